@@ -25,7 +25,7 @@ class Beam(s3dlm.Method):
             ahead = await run.predict(children)
             looked = await run.verify(ahead, wanted=children.last)
             likely = children.canvas.logp.sum(axis=1)
-            beam = run.resample(children, ahead, looked, likely, self.particles, "top")
+            beam = run.resample(children, looked, likely, self.particles, "top")
         return beam
 
     @property

@@ -23,26 +23,23 @@ LONGEST = (
     "test_sharded.py",
     "test_distributed.py",
     "test_documented_answers.py",
-    "test_settings_of_methods.py",
     "test_report.py",
     "test_golden.py",
     "test_frontier.py",
     "test_rounds.py",
     "test_viewer.py",
-    "test_conformance.py",
     "test_docs.py",
     "test_checker.py",
     "test_gpu.py",
-    "test_published_methods.py",
+    "test_own_loops.py",
     "test_connections.py",
     "test_mathverify.py",
     "test_cache.py",
     "test_screening.py",
-    "test_other_methods.py",
+    "test_steering.py",
     "test_run.py",
     "test_memo.py",
     "test_reveal.py",
-    "test_agreed.py",
     "test_examples.py",
     "test_fuzz.py",
     "test_generators.py",
@@ -53,15 +50,15 @@ LONGEST = (
     "test_reproduce.py",
     "test_scheduler.py",
     "test_patterns.py",
-    "test_screen.py",
     "test_hostile.py",
     "test_isolation.py",
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    rank = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one process alone runs what it is given, in that order
+        rank = {name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -123,6 +123,20 @@ def events_of(*args: Any, **options: Any) -> Iterator[Step | Result]:
     return s3dlm.stream(*args, **options).events
 
 
+def search(
+    settings: Settings, model: Model | None = None, question: str = QUESTION,
+    task: str | None = "countdown", **options: Any,
+) -> tuple[list[Step], Result]:  # fmt: skip
+    """The steps of a search and its result; what they tell of are the passes that the model made."""
+    model = fake_model() if model is None else model
+    before = model.denoiser.rows_seen  # type: ignore[attr-defined]
+    *steps, result = events_of(model, question, task=task, settings=settings, **options)
+    assert isinstance(result, Result)
+    told = sum(step.nfe + step.start_nfe for step in steps)
+    assert result.nfe == told == model.denoiser.rows_seen - before  # type: ignore[attr-defined]
+    return steps, result
+
+
 SEARCHED = ("text", "answer", "nfe_logical", "survivors")  # what a search gives, whatever it cost
 
 

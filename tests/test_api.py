@@ -69,13 +69,6 @@ def test_a_verifier_by_name_is_a_setting() -> None:
     assert again.text == result.text
 
 
-def test_keywords_override_what_the_model_recommends() -> None:
-    model = s3dlm.load("tiny")
-    settings = s3dlm.Settings.for_model(model, "revise", particles=8)
-    assert (settings.search.particles, settings.search.look_aheads) == (8, 16)  # type: ignore[attr-defined]
-    assert settings.decoding.gen_length == 64
-
-
 def test_representations_are_short_and_say_what_matters() -> None:
     *steps, result = events_of(fake_model(), QUESTION, task="countdown", **SMALL)
     for one in (steps[0], result, fake_model(), s3dlm.Settings(particles=8)):
@@ -128,7 +121,7 @@ class Lucky(Method):
             children = run.expand(particles, 1)
             ahead = await run.predict(children)
             looked = await run.verify(ahead, wanted=False)
-            particles = run.keep(children, ahead, looked)
+            particles = run.keep(children, looked)
         return particles
 
 

@@ -14,26 +14,25 @@ from rich.console import Console
 
 import s3dlm
 from s3dlm import board
-from s3dlm.diffusion.blocks import Blocks, hole_reveals
+from s3dlm.diffusion.blocks import Blocks, Reveal, hole_reveals
 from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.job import prepare
-from s3dlm.search.methods import METHODS, find_method
+from s3dlm.search.methods import METHODS
 from s3dlm.search.remask import REMASKINGS
-from s3dlm.settings import Settings, has
+from s3dlm.settings import Settings
 from s3dlm.trace import read_trace, write_trace
-from tests.fakes import COUNTDOWN, END, MASK, events_of, fake_model
+from tests.fakes import COUNTDOWN, END, MASK, QUESTION, events_of, fake_model
+from tests.fakes import small as usual
 
-QUESTION = "Target: 24 Numbers: 6, 4, 12"
 TEXT = "12 - 6 = [[1]]. 6 * 4 = [[2]]. <answer>[[12]]</answer>"
 WHOLE = COUNTDOWN[1]
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 32, "temperature": 1.0}
 
 
 def small(method: str, **options: Any) -> Settings:
-    usual = {name: value for name, value in SMALL.items() if has(find_method(method), name)}
-    return Settings(method, **{**usual, **options})
+    return usual(method, SMALL, **options)
 
 
 def fill(text: str = TEXT, method: str = "s3", model: Any = None, **options: Any) -> s3dlm.Result:
@@ -57,15 +56,22 @@ def rebuilt(text: str, holes: Sequence[str]) -> str:
 # How a text with holes is written
 
 
-def test_a_template_is_known_texts_and_lengths() -> None:
-    template = Template.parse("a [[3]] b[[ 4 ]][[1]]")
-    assert template.known == ("a ", " b", "", "")
-    assert template.lengths == (3, 4, 1)
-
-
-def test_brackets_are_kept_where_they_are_meant() -> None:
-    template = Template.parse(r"x = \[[1, 2], [3]] and a[b[0]] [[2]] c:\\[[1]] \n")
-    assert template.known == ("x = [[1, 2], [3]] and a[b[0]] ", " c:\\", r" \n")
+@pytest.mark.parametrize(
+    ("text", "known", "lengths"),
+    [
+        ("a [[3]] b[[ 4 ]][[1]]", ("a ", " b", "", ""), (3, 4, 1)),
+        (
+            r"x = \[[1, 2], [3]] and a[b[0]] [[2]] c:\\[[1]] \n",
+            ("x = [[1, 2], [3]] and a[b[0]] ", " c:\\", r" \n"),
+            (2, 1),
+        ),
+    ],
+    ids=["holes", "brackets that are meant"],
+)
+def test_a_template_is_known_texts_and_lengths(
+    text: str, known: tuple[str, ...], lengths: tuple[int, ...]
+) -> None:
+    assert Template.parse(text) == Template(known, lengths)
 
 
 @pytest.mark.parametrize("slashes", range(6))
@@ -140,44 +146,27 @@ def process_of(text: str = TEXT, **options: Any) -> Any:
     return prepare(fake_model(), job).process
 
 
-def test_the_canvas_starts_with_what_is_known_and_moves_leave_it_alone() -> None:
+def test_what_is_known_stays_and_what_fills_the_holes_alone_counts() -> None:
     process = process_of("ab[[2]]c")
-    assert process.start(1, np.random.default_rng(0)).tokens.tolist() == [[97, 98, MASK, MASK, 99]]
-    full = np.array([[97, 98, 120, 121, 99]])
-    assert process.reader.remaskable(full[0], ())[0].tolist() == [False, False, True, True, False]
-    assert process.reader.read(full[0]) == "abxyc"
-    assert process.reader.filled(full[0]) == ("xy",)
-    assert process.reader.keeps_given(full[0])
-    assert not process.reader.keeps_given(np.array([97, 0, 120, 121, 99]))
-
-
-def test_an_end_token_in_a_text_does_not_end_it() -> None:
-    process = process_of("ab[[2]]c")
-    tokens = np.array([97, 98, END, 121, 99])
-    assert process.reader.length(tokens) == 5
+    start = process.start(1, np.random.default_rng(0))
+    assert start.tokens.tolist() == [[97, 98, MASK, MASK, 99]]
+    full = np.array([97, 98, END, 121, 99])  # an end token in it does not end it
+    assert process.reader.length(full) == 5
     assert process.sampling.suppressed == (END,)
-
-
-def test_only_the_holes_make_a_text_likely() -> None:
-    process = process_of("ab[[2]]c")
-    canvas = replace(
-        process.start(1, np.random.default_rng(0)),
-        tokens=np.array([[97, 98, 1, 2, 99]]),
-        logp=np.array([[0, 0, -1, -3, 0.0]]),
-    )
-    assert process.reader.nll(canvas).tolist() == [2.0]
+    assert process.reader.remaskable(full, ())[0].tolist() == [False, False, True, True, False]
+    assert process.reader.filled(np.array([97, 98, 120, 121, 99])) == ("xy",)
+    assert process.reader.keeps_given(full)
+    assert not process.reader.keeps_given(np.array([97, 0, 120, 121, 99]))
+    filled = replace(start, tokens=full[None], logp=np.array([[0, 0, -1, -3, 0.0]]))
+    assert process.reader.nll(filled).tolist() == [2.0]
 
 
 def test_the_schedule_fills_the_holes_at_the_settings_pace() -> None:
     masked = np.zeros(40, dtype=bool)
     masked[[0, 20, 21, 22, 39]] = True
     schedule = hole_reveals(masked, Blocks(16), 2)
-    assert [(one.start, one.stop, one.count) for one in schedule] == [
-        (0, 16, 1),
-        (16, 32, 2),
-        (16, 32, 1),
-        (32, 40, 1),
-    ]
+    wanted = [(0, 16, 1), (16, 32, 2), (16, 32, 1), (32, 40, 1)]
+    assert schedule == [Reveal(*each) for each in wanted]
     assert process_of("a[[10]]b").steps == 3  # 64 tokens in 16 steps: 4 per step
 
 
@@ -187,9 +176,7 @@ def test_the_schedule_fills_the_holes_at_the_settings_pace() -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("options", [{}, {"reveal": "threshold", "reveal_threshold": 0.5}])
 def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any]) -> None:
-    dropped = ("steps", "policy", "position_temperature") if options else ()
-    usual = {n: v for n, v in {**SMALL, **options}.items() if has(find_method(method), n)}
-    settings = Settings(method, **{n: v for n, v in usual.items() if n not in dropped})
+    settings = Settings.over(method, [{**SMALL, **options}], {})
     *steps, result = events_of(
         fake_model(), QUESTION, infill=TEXT, task="countdown", settings=settings
     )
@@ -279,20 +266,3 @@ def test_the_board_shows_known_text_from_the_first_step() -> None:
     next(shown)
     assert "</answer>" in console.export_text()
     list(shown)
-
-
-# The bundled model
-
-
-@pytest.mark.parametrize("method", ["baseline", "s3", "revise"])
-def test_the_bundled_model_completes_a_partly_known_answer(method: str) -> None:
-    result = s3dlm.infill(
-        s3dlm.load("tiny"),
-        "First, 10 - 1 =[[2]]. Then[[3]] 6 = 15. <answer>[[10]]</answer>",
-        prompt="Target: 15 Numbers: 10, 1, 6",
-        task="countdown",
-        method=method,
-    )
-    assert result.holes == (" 9", " 9 +", " ( 10 - 1 ) + 6")
-    assert result.answer == "(10-1)+6"
-    assert result.p_correct is None

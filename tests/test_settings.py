@@ -15,6 +15,7 @@ from s3dlm.cli import main
 from s3dlm.errors import SettingsError
 from s3dlm.models.base import Defaults
 from s3dlm.search.methods import METHODS
+from s3dlm.search.revise import Revise
 from s3dlm.search.smc import S3
 from s3dlm.settings import Settings, TemperatureWarning
 from tests.fakes import fake_model
@@ -28,6 +29,12 @@ def test_the_defaults_are_the_papers() -> None:
     decoding = settings.decoding
     assert (decoding.gen_length, decoding.steps, decoding.block_length) == (128, 64, 64)
     assert decoding.temperature > 0
+
+
+def test_revise_looks_often_and_has_one_round_more() -> None:
+    revise = Revise(particles=4, look_aheads=16, rounds=1, selection="best_seen")
+    assert Settings("revise") == Settings(revise, verifier="checker")
+    assert Settings("restarts").search.look_aheads == 16  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def page() -> str:
         used = [one for one in names(row) if one not in DECODING]
         methods.append(
             f"| `{name}` | {row.summary} | {row.source} | {_names(used)} | "
-            f"{Settings(name).search.formula} |\n"
+            f"{Settings(name).search.cost} |\n"
         )
     return "\n".join([HEAD, *tables, METHOD_HEAD + "".join(methods)])
 

@@ -21,7 +21,7 @@ from s3dlm.evaluation import frames
 from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
 from s3dlm.extras.published.steering import Steering
-from s3dlm.search.particles import Ahead, Children, Floats, Lineage
+from s3dlm.search.particles import Children, Floats, Looked
 from s3dlm.search.smc import S3
 
 POWER, START = 4, 0.75
@@ -39,10 +39,8 @@ class Growing(S3):
     name = "growing"
     like = "s3"
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
-        return self.lam * children.done**POWER * score
+    def potential(self, children: Children, looked: Looked) -> Floats:
+        return self.lam * children.done**POWER * looked.score
 
 
 class Late(Steering):
@@ -53,10 +51,8 @@ class Late(Steering):
     ess_threshold: float | None = None
     selection: str = "majority"
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
-        return self.lam * (children.done > START) * score
+    def potential(self, children: Children, looked: Looked) -> Floats:
+        return self.lam * (children.done > START) * looked.score
 
 
 class GrowingVerified(Growing):

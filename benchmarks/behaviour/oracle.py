@@ -21,7 +21,7 @@ from s3dlm import tasks
 from s3dlm.engine import Job, run
 from s3dlm.evaluation.statistics import bootstrap
 from s3dlm.extras.grids.mend import Mend
-from s3dlm.search.particles import Ahead, Bools, Canvas, Children, Floats, Ints, Lineage, Particles
+from s3dlm.search.particles import Bools, Canvas, Children, Floats, Ints, Looked, Particles
 from s3dlm.search.revise import Restarts
 from s3dlm.search.run import Run
 from s3dlm.search.smc import S3
@@ -53,9 +53,7 @@ class OracleS3(S3, _Knows):
     lam: float = 50.0
     selection: str = "best_seen"
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
+    def potential(self, children: Children, looked: Looked) -> Floats:
         alive: Floats = self.alive(children.canvas.tokens).astype(np.float64)
         return self.lam * alive
 
@@ -69,7 +67,7 @@ class GivesUp(Restarts, _Knows):
         while particles.open and self.alive(particles.canvas.tokens).any():
             children = run.expand(particles, 1, self.child_sampling)
             ahead = await run.predict(children)
-            particles = run.keep(children, ahead, await run.verify(ahead))
+            particles = run.keep(children, await run.verify(ahead))
         return particles
 
 

@@ -233,7 +233,7 @@ def _fit(model: Model, job: Job) -> Fit | None:
         return None
     method = job.settings.search
     scores = job.settings.verifier if method.verified != "never" else None
-    return model.calibrations.find(job.task, method.kin, scores)
+    return model.calibrations.find(job.task, method.like or method.name, scores)
 
 
 def random_stream(seed: int, sample_id: str | int) -> np.random.Generator:

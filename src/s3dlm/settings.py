@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from s3dlm.diffusion.decoding import Decoding, overlaid
 from s3dlm.errors import SettingsError, TemperatureWarning, short_repr, unknown_name
 from s3dlm.search.methods import DEFAULT, METHODS, Method, find_method
-from s3dlm.search.options import FROZEN, OneOf, setting
+from s3dlm.search.options import FROZEN, setting
 from s3dlm.verifier.base import SELF
 
 if TYPE_CHECKING:
@@ -246,8 +246,6 @@ def schema() -> dict[str, dict[str, Any]]:
             options = made.pop("anyOf", [{}])
             group = "decoding" if model is Decoding else "search"
             found[name] = {**made, **options[0], "nullable": len(options) > 1, "group": group}
-            table = _table(model.model_fields[name])
-            found[name] |= {} if table is None else {"enum": list(table)}
     return found
 
 
@@ -256,10 +254,6 @@ class _Verifier(BaseModel):
         "paper",
         "paper, checker, self (the model as judge), a TOML file of weights, or an installed verifier",
     )
-
-
-def _table(field: FieldInfo) -> Iterable[str] | None:
-    return next((mark.table for mark in field.metadata if isinstance(mark, OneOf)), None)
 
 
 def allowed(name: str) -> str:

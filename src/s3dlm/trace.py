@@ -44,6 +44,7 @@ _SCALARS = (
     "nfe",
     "resampled",
     "round",
+    "start_nfe",
 )
 
 
@@ -95,7 +96,6 @@ class TraceEncoder:
         return {
             "event": "step",
             **{name: as_json(getattr(step, name)) for name in (*_SCALARS, *_INTS, *_FLOATS)},
-            "start_nfe": step.start_nfe,
             "parts": [parts_as_json(parts) for parts in step.parts],
             "tokens": tokens.tolist(),
             "clean": clean.tolist(),
@@ -174,7 +174,6 @@ def read_trace(path: str | Path) -> Trace:
 
 def _decode_step(line: dict[str, Any]) -> Step:
     data: dict[str, Any] = {name: line[name] for name in (*_SCALARS, "parts")}
-    data["start_nfe"] = int(line.get("start_nfe", 0))  # earlier traces have none
     data |= {name: np.asarray(line[name], np.int64) for name in (*_INTS, "tokens", "clean")}
     data |= {name: np.asarray(line[name], np.float64) for name in _FLOATS}  # null is NaN
     children = data["tokens"].shape[:1]
@@ -185,7 +184,7 @@ def _decode_step(line: dict[str, Any]) -> Step:
             raise ValueError(f"{name} has the shape {data[name].shape}, tokens {children}")
     data["logp"] = np.zeros(data["tokens"].shape)  # not recorded: nobody looks at it
     with np.errstate(divide="ignore"):
-        data["clean_logp"] = np.log(np.asarray(line.get("percent", data["logp"])) / 100)
+        data["clean_logp"] = np.log(np.asarray(line["percent"]) / 100)
     if data["clean_logp"].shape != data["tokens"].shape:
         raise ValueError(f"percent has the shape {data['clean_logp'].shape}")
     return Step(**data)

@@ -117,6 +117,18 @@ def test_forced_tokens_take_no_pass(tiny: s3dlm.Model) -> None:
     assert len(found.token_ids) > 10
 
 
+def test_what_the_model_does_not_choose_is_certain(tiny: s3dlm.Model) -> None:
+    """Of "right" or "wrong" it chooses the first letter; no later round changes what the rest counts."""
+    for rounds in (0, 2):
+        grammar = re.compile("The answer is (right|wrong), I think")
+        options = {"rounds": rounds, "remask": "random", "restart_fraction": 0.0, "budget": 30}
+        found = s3dlm.generate(
+            tiny, QUESTION, grammar=grammar, method="revise", stop_when="never", **options
+        )
+        assert max(found.token_logprobs) == 0.0
+        assert sum(logp < 0 for logp in found.token_logprobs) <= 2
+
+
 def test_log_probabilities_are_those_of_what_is_allowed(tiny: s3dlm.Model) -> None:
     """Of two choices one is at least as likely as not; without the mask both would be unlikely."""
     found = s3dlm.generate(tiny, QUESTION, grammar=["q", "z"], method="greedy")

@@ -48,7 +48,7 @@ def test_the_seed_is_no_part_of_a_condition() -> None:
 
 def test_greedy_is_the_baseline_without_sampling() -> None:
     greedy = settings_for("greedy", defaults, {"temperature": 1.0})
-    assert (greedy.search.kin, greedy.decoding.temperature) == ("baseline", 0.0)
+    assert (greedy.search.like, greedy.decoding.temperature) == ("baseline", 0.0)
     assert settings_for("baseline", defaults).decoding == BASE.decoding
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.golden import record
-from tests.golden.cases import Case, cases
+from tests.golden.cases import cases
 
 CASES = {case.name: case for case in cases()}
 OTHER_BITS = {  # ways to make the last bits of sums differ on one machine
@@ -27,8 +27,8 @@ def golden() -> Any:
     return record.load()
 
 
-def test_every_case_is_recorded(golden: Any) -> None:
-    assert set(CASES) == set(golden["searches"])
+def test_every_case_is_recorded_under_a_name_of_its_own(golden: Any) -> None:
+    assert sorted(case.name for case in cases()) == sorted(golden["searches"])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -81,9 +81,3 @@ def test_a_difference_says_what_differs() -> None:
     ]
     assert record.differences([1.0], [1.0 + 1e-3]) == ["[0] is 1.0, recorded as 1.001"]
     assert len(record.differences([1.0, "a"], [1.0])) == 1
-
-
-def test_cases_have_names_of_their_own() -> None:
-    listed = [case.name for case in cases()]
-    assert len(listed) == len(set(listed))
-    assert all(isinstance(case, Case) for case in cases())

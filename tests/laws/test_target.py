@@ -10,36 +10,22 @@ import pytest
 
 from tests.fuzz import counts
 from tests.laws.toy import (
+    LENGTH,
+    Canvas,
     base_distribution,
+    mean_reward,
+    mean_rewards,
     reward,
     sample,
+    survivors,
     tilted_distribution,
-    whole_runs,
 )
 
 LAM = 3.0
 
 
-def survivors(method: str, runs: int, **options: object) -> list[dict[tuple[int, ...], float]]:
-    """For each run, the weight of every answer among its survivors."""
-    found = []
-    for result in whole_runs(method, runs, **options):
-        weight = np.exp([one.log_weight for one in result.survivors])
-        run: Counter[tuple[int, ...]] = Counter()
-        for one, share in zip(result.survivors, weight / weight.sum(), strict=True):
-            run[tuple(map(int, one.text))] += float(share)
-        found.append(dict(run))
-    return found
-
-
-def mean_reward(run: dict[tuple[int, ...], float]) -> float:
-    return sum(reward(x) * share for x, share in run.items())
-
-
-def total_variation(
-    runs: list[dict[tuple[int, ...], float]], exact: dict[tuple[int, ...], float]
-) -> float:
-    mean: Counter[tuple[int, ...]] = Counter()
+def total_variation(runs: list[dict[Canvas, float]], exact: dict[Canvas, float]) -> float:
+    mean: Counter[Canvas] = Counter()
     for run in runs:
         for x, share in run.items():
             mean[x] += share / len(runs)
@@ -133,3 +119,20 @@ def test_the_log_normaliser_estimates_the_tilts_constant() -> None:
     first = exact / np.mean(estimates)
     tilts = {math.exp(LAM * value / 7) for value in range(8)}
     assert min(abs(first / tilt - 1) for tilt in tilts) < 0.03
+
+
+def test_hex_is_a_mixture_over_block_lengths() -> None:
+    mixture = [
+        sum(reward(x) * p for x, p in base_distribution(LENGTH, block_length).items())
+        for block_length in (1, 2)
+    ]
+    found = mean_rewards("hex", 300, particles=2, branching=2, steps=LENGTH)
+    assert abs(found.mean() - np.mean(mixture)) < 4 * found.std() / math.sqrt(found.size)
+
+
+def test_distinct_children_differ_while_they_can() -> None:
+    seen = {}
+    for sampling in ("distinct", "independent"):
+        _, steps = sample("best_of_k", 0, particles=2, branching=2, child_sampling=sampling)
+        seen[sampling] = len({row.tobytes() for row in steps[0].tokens})
+    assert seen["distinct"] == 4 > seen["independent"]

@@ -109,7 +109,7 @@ def ours(chosen: Model, question: str, seed: int, **settings: Any) -> tuple[list
     forward, canvas, passes = Forward(chosen.denoiser), process.start(1, rng), 0
     while process.is_open(canvas).all():
         (value,) = forward([process.ask(canvas, passes, rng)])
-        prediction = CanvasPredictions(value, np.zeros(1, np.int64), 1)
+        prediction = CanvasPredictions(value, np.zeros(1, np.int64))
         canvas = process.expand(canvas, prediction, np.zeros(1, np.int64), passes, rng)
         passes += 1
     return canvas.tokens[0].tolist(), passes

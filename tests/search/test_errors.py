@@ -17,7 +17,7 @@ from s3dlm.models.base import Turn
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score
-from tests.fakes import FakeDenoiser, fake_model
+from tests.fakes import FakeDenoiser, fake_model, plain
 
 SMALL = Settings(gen_length=16, steps=8, block_length=16)
 
@@ -96,7 +96,8 @@ def test_a_verifier_that_fails_ends_its_own_search_and_says_where(
     ended = dict[int, Any]()
     while batcher.running:
         ended |= {key: event for key, event in batcher.step() if not isinstance(event, Step)}
-    assert isinstance(ended[0], s3dlm.Result)
+    alone = s3dlm.generate(fake_model(), "good", settings=SMALL, verifier=type(verifier)(no_idea))
+    assert plain(ended[0]) == plain(alone)
     assert isinstance(ended[1], VerifierError)
     place = r"(step \d of 8|the first look-ahead), prompt 'bad'; the text was "
     assert re.search(words.replace("PLACE", place), str(ended[1]))

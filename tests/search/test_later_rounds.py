@@ -10,9 +10,8 @@ import pytest
 from s3dlm.job import Job, prepare
 from s3dlm.models.base import Defaults
 from s3dlm.search.particles import Canvas
-from s3dlm.search.step import Step
 from s3dlm.settings import Settings
-from tests.fakes import MASK, events_of, fake_model
+from tests.fakes import MASK, fake_model, search
 
 
 @pytest.mark.parametrize(
@@ -48,11 +47,6 @@ def test_an_infilled_text_is_one_block_where_an_answer_is() -> None:
         assert len(process.blocks.all(81)) == blocks
 
 
-def decoded(settings: Settings) -> list[Step]:
-    *steps, _ = events_of(fake_model(noise=2.0), "q", settings=settings, sample_id=1)
-    return steps  # type: ignore[return-value]
-
-
 @pytest.mark.parametrize(
     "decoding",
     [
@@ -70,7 +64,7 @@ def test_a_canvas_that_is_empty_again_fills_as_it_did_at_first(block: int, decod
     moves = {"rounds": 1, "remask": "random", "restart_fraction": 1.0}
     settings = Settings("revise", particles=1, look_aheads=1, **moves, **once)
     rounds: list[list[np.ndarray]] = [[], []]
-    for step in decoded(settings):
+    for step in search(settings, question="q", task=None, sample_id=1)[0]:
         rounds[step.round].append(step.tokens)
     first, second = rounds
     assert len(second) > 1

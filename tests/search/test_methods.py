@@ -27,6 +27,7 @@ from tests.fakes import (
     events_of,
     fake_model,
     plain,
+    search,
     small,
 )
 
@@ -39,17 +40,10 @@ PACES = [
 ]
 
 
-def run(model: s3dlm.Model, settings: Settings) -> tuple[list[s3dlm.Step], s3dlm.Result]:
-    *steps, result = events_of(model, QUESTION, task="countdown", settings=settings)
-    return steps, result  # type: ignore[return-value]
-
-
 @pytest.mark.parametrize(("method", "pace"), PACES)
 def test_every_method_keeps_the_contract(method: str, pace: dict[str, Any]) -> None:
-    model, settings = fake_model(push=7.0, noise=4.0), small(method, **pace)
-    steps, result = run(model, settings)
-    assert result.nfe == model.denoiser.rows_seen  # type: ignore[attr-defined]
-    assert result.nfe == sum(step.nfe + step.start_nfe for step in steps)
+    settings = small(method, **pace)
+    steps, result = search(settings, fake_model(push=7.0, noise=4.0))
     assert result.nfe <= result.nfe_logical <= settings.most_nfe
     previous, length = 10**6, settings.decoding.gen_length
     for step, following in zip(steps, [*steps[1:], None], strict=True):
@@ -84,7 +78,7 @@ SCHEDULED = [
 @pytest.mark.parametrize("method", SCHEDULED)
 def test_a_search_under_a_schedule_costs_what_algorithm_1_says(method: str) -> None:
     settings = small(method)
-    steps, result = run(fake_model(), settings)
+    steps, result = search(settings)
     most = settings.search.size * settings.search.children
     assert settings.most_nfe == 1 + 16 * most == result.nfe_logical
     assert len(result.survivors) == settings.search.size
@@ -96,7 +90,7 @@ def test_a_search_under_a_schedule_costs_what_algorithm_1_says(method: str) -> N
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_says_what_it_costs_at_most(method: str) -> None:
     settings = small(method)
-    formula = Settings(method).search.formula.replace("·", "*").replace("²", "**2")
+    formula = Settings(method).search.cost.replace("·", "*").replace("²", "**2")
     sizes = {"T": settings.decoding.steps, "N": getattr(settings.search, "particles", 1)}
     sizes |= {
         "b": getattr(settings.search, "branching", 1),
@@ -105,12 +99,32 @@ def test_a_method_says_what_it_costs_at_most(method: str) -> None:
     }
     sizes["rounds"] = getattr(settings.search, "rounds", 0)
     assert eval(formula, {}, sizes) == settings.most_nfe
+    passes = settings.search.passes(settings.decoding.steps, settings.decoding)
+    assert settings.replace(guidance=1.0).most_nfe == settings.most_nfe + passes
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "vgb"])
+def test_a_method_says_how_many_texts_it_has_verified_at_most(method: str) -> None:
+    """By the model as judge each is a pass; what reads partial texts cannot be the model."""
+    settings, seen = small(method), list[str]()
+
+    def judge(question: str, text: str, confidence: float | None) -> float:
+        seen.append(text)
+        return 0.5
+
+    search(settings, verifier=judge)
+    most = settings.search.texts(settings.decoding.steps)
+    assert len(seen) <= most
+    assert bool(seen) == bool(most) == (settings.search.verified != "never")
+    if most:
+        judged = settings.replace(verifier="self").most_nfe
+        assert judged == settings.replace(verifier="paper").most_nfe + most
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_same_seed_same_result_and_another_seed_another(method: str) -> None:
     def outcome(seed: int) -> s3dlm.Result:
-        return run(fake_model(), small(method, seed=seed))[1]
+        return search(small(method, seed=seed))[1]
 
     first = outcome(0)
     assert plain(outcome(0)) == plain(first)
@@ -139,7 +153,7 @@ def test_batched_prompts_share_forward_passes() -> None:
 
 def test_watched_is_unwatched(tmp_path: object) -> None:
     settings, model = small("s3"), fake_model()
-    _, quiet = run(fake_model(), settings)
+    _, quiet = search(settings)
     events = events_of(model, QUESTION, task="countdown", settings=settings)
     *_, watched = s3dlm.write_trace(
         f"{tmp_path}/run.jsonl", model, events, question=QUESTION, settings=settings
@@ -149,7 +163,7 @@ def test_watched_is_unwatched(tmp_path: object) -> None:
 
 @pytest.mark.parametrize(("ess_threshold", "always"), [(None, True), (0.0, False)])
 def test_a_step_resamples_below_its_threshold(ess_threshold: float | None, always: bool) -> None:
-    steps, result = run(fake_model(), small("s3", ess_threshold=ess_threshold))
+    steps, result = search(small("s3", ess_threshold=ess_threshold))
     assert len(result.survivors) == 4
     assert {step.resampled for step in steps} == {always}
 
@@ -157,7 +171,7 @@ def test_a_step_resamples_below_its_threshold(ess_threshold: float | None, alway
 def test_a_finished_answer_is_never_forwarded_again() -> None:
     texts = ["<answer>6 * 4</answer>"]
     settings = Settings("best_of_k", gen_length=96, steps=96, block_length=32)
-    steps, result = run(fake_model(texts), settings)
+    steps, result = search(settings, fake_model(texts))
     assert sum(step.nfe for step in steps[32:]) == 0  # the first block holds the whole answer
     assert {one.text for one in result.survivors} == {texts[0]}
 
@@ -183,7 +197,7 @@ def test_the_mask_is_never_produced_even_by_a_model_that_wants_to() -> None:
             return logits
 
     model = dataclasses.replace(fake_model(), denoiser=Eager(["6 * 4"]))
-    steps, _ = run(model, small("s3"))
+    *steps, _ = events_of(model, QUESTION, settings=small("s3"))
     assert not (steps[-1].tokens == MASK).any()
 
 
@@ -253,16 +267,12 @@ def test_a_potential_of_ones_own_knows_how_much_of_the_search_is_done(reveal: st
 
         name = "late"
 
-        def potential(self, children, ahead, score, lineage):  # type: ignore[no-untyped-def]
+        def potential(self, children, looked):  # type: ignore[no-untyped-def]
             told.append((children.done, children.last))
-            return self.lam * children.done * score
+            return self.lam * children.done * looked.score
 
-    run(
-        fake_model(),
-        small(Late, gen_length=32, block_length=32, steps=8, reveal=reveal)  # type: ignore[arg-type]
-        if reveal == "schedule"
-        else small(Late, gen_length=32, block_length=32, reveal=reveal),
-    )  # type: ignore[arg-type]
+    steps = {"steps": 8} if reveal == "schedule" else {}
+    search(small(Late, gen_length=32, block_length=32, reveal=reveal, **steps))  # type: ignore[arg-type]
     done = [share for share, _ in told]
     assert done == sorted(done)
     assert 0 < done[0] < 1
@@ -273,11 +283,11 @@ def test_a_potential_of_ones_own_knows_how_much_of_the_search_is_done(reveal: st
 def test_a_preset_is_its_method_with_values() -> None:
     same = {**SMALL}
     del same["lam"]
-    paper, s3 = (
-        run(fake_model(), Settings("s3_paper", **same)),
-        run(fake_model(), Settings("s3", lam=1.0, **same)),
+    (_, paper), (_, s3) = (
+        search(Settings("s3_paper", **same)),
+        search(Settings("s3", lam=1.0, **same)),
     )
-    assert [one.text for one in paper[1].survivors] == [one.text for one in s3[1].survivors]
+    assert [one.text for one in paper.survivors] == [one.text for one in s3.survivors]
     with pytest.raises(SettingsError, match=r"lam=2\.0 is not a setting of method='s3_paper'"):
         Settings("s3_paper", lam=2.0)
 
@@ -298,7 +308,7 @@ def test_a_greedy_answer_passes_three_coroutines(monkeypatch: pytest.MonkeyPatch
         return waits(request)
 
     monkeypatch.setattr(Predict, "__await__", counted)
-    run(fake_model(), small("greedy"))
+    search(small("greedy"))
     assert depths
     assert all(found[-1] == "attempt" and len(found) <= 4 for found in depths)
     assert sum(len(found) > 3 for found in depths) == 1  # the first look is asked for by `begin`

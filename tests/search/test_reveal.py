@@ -9,7 +9,7 @@ import torch
 import s3dlm
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
-from tests.fakes import END, MASK, QUESTION, events_of, fake_model, plain
+from tests.fakes import END, MASK, QUESTION, fake_model, plain, search
 from tests.fakes import small as usual
 from tests.models.test_cache import model as network_model
 
@@ -82,7 +82,7 @@ def last_steps(steps: list[s3dlm.Step]) -> list[s3dlm.Step]:
 
 def test_particles_reveal_at_their_own_pace_and_open_their_own_blocks() -> None:
     settings = small("best_of_k", gen_length=48)
-    *steps, _ = events_of(unsure(), QUESTION, task="countdown", settings=settings)
+    steps, _ = search(settings, unsure())
     hidden = [(step.tokens == MASK).sum(axis=1) for step in steps]
     assert any(len(set(one.tolist())) > 2 for one in hidden)
     opened = [{int(row.argmax()) // 24 for row in step.tokens == MASK} for step in steps]
@@ -106,10 +106,11 @@ def test_batched_is_unbatched_with_the_prefix_cache(causal_block: int | None) ->
 
 def test_members_of_an_ensemble_may_end_at_different_steps() -> None:
     settings = small("hex")
-    *steps, result = events_of(unsure(), QUESTION, task="countdown", settings=settings)
-    assert isinstance(result, s3dlm.Result)
+    steps, result = search(settings, unsure())
     lasts = last_steps(steps)
     assert len({step.index for step in lasts}) > 1
+    _, *later = [step for step in steps if step.index == 0]
+    assert all((step.parent < 0).all() for step in later)  # they descend from nobody before them
     finished = [step.tokens[child] for step in lasts for child in step.survivor]
     assert len(finished) == len(result.survivors) == settings.search.size
     for survivor, tokens in zip(result.survivors, finished, strict=True):
@@ -118,9 +119,7 @@ def test_members_of_an_ensemble_may_end_at_different_steps() -> None:
 
 
 def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> None:
-    settings = small("particle_gibbs", branching=6)
-    *steps, result = events_of(unsure(), QUESTION, task="countdown", settings=settings)
-    assert isinstance(result, s3dlm.Result)
+    steps, _ = search(small("particle_gibbs", branching=6), unsure())
     starts = [index for index, step in enumerate(steps) if step.index == 0]
     lengths = np.diff([*starts, len(steps)])
     assert len(set(lengths.tolist())) > 1

@@ -29,6 +29,7 @@ TIED = [one("7", nll=2), one("18", nll=3), one("7", nll=5), one("18", nll=1)]
     [
         ("majority", SCORED, "7", 1),
         ("verified", SCORED, "18", 1),  # the verifier can outvote the majority
+        ("verified", [one("7", score=0.0), one("18", score=0.1)], "18", 1),
         ("best_seen", SEEN, "18", 1),  # a text without an answer is no answer
         # Equal answers count together, and the most probable text of them is shown.
         ("majority", [one("7"), one("18", nll=3), one("18", nll=2), one(None, nll=0)], "18", 2),

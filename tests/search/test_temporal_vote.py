@@ -11,18 +11,15 @@ import s3dlm
 from s3dlm import answers
 from s3dlm.server.parse import keeps_revealed_tokens
 from s3dlm.settings import Settings
-from tests.fakes import END, ByteTokenizer, events_of, fake_model
+from tests.fakes import END, QUESTION, ByteTokenizer, fake_model, search
 
-QUESTION = "Target: 24 Numbers: 6, 4, 12"
 TEXTS = [f"<answer>{e}</answer>" for e in ("6+4+12", "6*4+12", "6+4*12", "6*4*12")]
 SHAPE = {"gen_length": 24, "steps": 24, "block_length": 24, "temperature": 1.0}
 SEEDS = 20
 
 
-def run(method: str, seed: int, **options: object) -> list[object]:
-    model = fake_model(TEXTS, push=5.0)
-    settings = Settings(method, **{**SHAPE, "seed": seed, **options})
-    return [*events_of(model, QUESTION, task="countdown", settings=settings)]
+def run(method: str, seed: int) -> tuple[list[s3dlm.Step], s3dlm.Result]:
+    return search(Settings(method, seed=seed, **SHAPE), fake_model(TEXTS, push=5.0))
 
 
 def answer_of(text: str) -> str | None:
@@ -45,9 +42,8 @@ def literal_vote(steps: list[s3dlm.Step]) -> dict[str, float]:
 def test_the_vote_is_the_literal_one_and_sometimes_overrules_the_last_step() -> None:
     overruled = 0
     for seed in range(SEEDS):
-        *steps, result = run("temporal_vote", seed)
-        votes = literal_vote(steps)  # type: ignore[arg-type]
-        assert isinstance(result, s3dlm.Result)
+        steps, result = run("temporal_vote", seed)
+        votes = literal_vote(steps)
         assert (result.answer in votes) if votes else result.answer is None
         if votes:
             assert result.answer is not None
@@ -59,12 +55,24 @@ def test_the_vote_is_the_literal_one_and_sometimes_overrules_the_last_step() -> 
 
 def test_it_decodes_as_the_baseline_and_costs_no_more() -> None:
     for seed in range(5):
-        *_, vote = run("temporal_vote", seed)
-        *_, plain = run("baseline", seed)
-        assert vote.nfe == plain.nfe  # type: ignore[attr-defined]
-        assert vote.survivors[0].text == plain.survivors[0].text  # type: ignore[attr-defined]
+        (_, vote), (_, plain) = run("temporal_vote", seed), run("baseline", seed)
+        assert vote.nfe == plain.nfe
+        assert vote.survivors[0].text == plain.survivors[0].text
 
 
-def test_the_server_does_not_stream_tokens_that_the_vote_may_replace() -> None:
-    assert not keeps_revealed_tokens(Settings("temporal_vote"))
-    assert keeps_revealed_tokens(Settings("baseline"))
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        (Settings("baseline"), True),
+        (Settings("temporal_vote"), False),  # the vote may choose another text
+        (Settings("s3"), True),
+        (Settings("s3", budget=60), False),  # of which a later search may be better
+        (Settings("revise"), False),
+        (Settings("hex"), False),
+    ],
+    ids=repr,
+)
+def test_the_server_streams_no_tokens_that_the_search_may_replace(
+    settings: Settings, kept: bool
+) -> None:
+    assert keeps_revealed_tokens(settings) == kept

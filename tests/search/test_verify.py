@@ -9,7 +9,6 @@ from typing import ClassVar
 import pytest
 
 from s3dlm.engine import Batcher, Job, Result, generate_batch, run
-from s3dlm.errors import VerifierError
 from s3dlm.search import score
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
@@ -86,32 +85,6 @@ def test_one_call_per_step_has_the_texts_of_all_searches() -> None:
     assert steps == 4 * SETTINGS.decoding.steps
     assert len(verifier.calls) <= SETTINGS.decoding.steps + 1
     assert set(verifier.calls[0]) == set(PROMPTS)
-
-
-def test_a_text_that_breaks_the_verifier_ends_its_own_search_alone() -> None:
-    class Breaking(Counting):
-        def score_batch(self, prompts, texts, confidences):  # type: ignore[no-untyped-def]
-            if "bad" in prompts:
-                raise ZeroDivisionError("no score")
-            return super().score_batch(prompts, texts, confidences)
-
-        def score(self, prompt, text, confidence=None):  # type: ignore[no-untyped-def]
-            return self.score_batch([prompt], [text], [confidence])[0]
-
-    batcher = Batcher(fake_model())
-    for job in jobs(Breaking(), ["good", "bad", "better"]):
-        batcher.add(job)
-    ended = {}
-    while batcher.running:
-        ended |= {key: event for key, event in batcher.step() if not isinstance(event, Step)}
-    assert isinstance(ended[1], VerifierError)
-    assert "no score" in str(ended[1])
-    assert "'bad'" in str(ended[1])
-    (alone,) = [
-        e for _, e in run(fake_model(), jobs(Counting(), ["good"])) if isinstance(e, Result)
-    ]
-    assert outcome(ended[0]) == outcome(alone)
-    assert isinstance(ended[2], Result)
 
 
 def test_forward_passes_of_other_searches_run_while_a_verifier_works() -> None:

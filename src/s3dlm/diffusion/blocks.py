@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from s3dlm.search.particles import HOLE, Bools, Canvas, CleanText, Floats, Ints, Spans, doubts
+from s3dlm.search.particles import Bools, Canvas, CleanText, Floats, Ints
+from s3dlm.verifier.base import HOLE, Spans, doubts
 
 ENDLESS = 1 << 40  # longer than any canvas
 LAST_TIME = 1e-3  # Dream's times run from 1 to this
@@ -101,11 +102,13 @@ def dream_counts(length: int, steps: int) -> list[int]:
     return [count for count in counts if count]
 
 
-SCHEDULE = "schedule"
-COUNTS = {SCHEDULE: _equal_shares, "dream": dream_counts}  # a reveal rule has equal shares at most
+# How many positions each step reveals of so many, in so many steps; by threshold, at the least.
+COUNTS = {"schedule": _equal_shares, "dream": dream_counts, "threshold": _equal_shares}
 
 
-def reveals(gen_length: int, steps: int, block_length: int, reveal: str = SCHEDULE) -> list[Reveal]:
+def reveals(
+    gen_length: int, steps: int, block_length: int, reveal: str = "schedule"
+) -> list[Reveal]:
     """The whole schedule; every block has its share of the steps, and no step reveals nothing."""
     blocks = Blocks(block_length).all(gen_length)
     shares = _equal_shares(steps, len(blocks))
@@ -115,7 +118,7 @@ def reveals(gen_length: int, steps: int, block_length: int, reveal: str = SCHEDU
     return [
         Reveal(start, stop, count)
         for (start, stop), share in zip(blocks, shares, strict=True)
-        for count in COUNTS.get(reveal, _equal_shares)(stop - start, share)
+        for count in COUNTS[reveal](stop - start, share)
     ]
 
 
@@ -126,7 +129,7 @@ def block_reveals(
     tokens per step in a block of which the prompt takes a part. With `first_token_first`, the first
     position of each of the model's own blocks has a step of its own."""
     schedule = []
-    counts = COUNTS.get(reveal, _equal_shares)(min(blocks.block, length), steps_per_block)
+    counts = COUNTS[reveal](min(blocks.block, length), steps_per_block)
     for start, stop in blocks.all(length):
         alone = int(first_token_first and blocks.begins_model_block(np.array([start])).all())
         schedule += [Reveal(start, stop, 1)] * alone
@@ -139,14 +142,14 @@ def block_reveals(
 
 
 def hole_reveals(
-    masked: Bools, blocks: Blocks, tokens_per_step: int, reveal: str = SCHEDULE
+    masked: Bools, blocks: Blocks, tokens_per_step: int, reveal: str = "schedule"
 ) -> list[Reveal]:
     """The schedule that fills the masked positions of a text; a block without any takes no step."""
     schedule = []
     for start, stop in blocks.all(masked.size):
         left = int(masked[start:stop].sum())
         if left:
-            counts = COUNTS.get(reveal, _equal_shares)(left, -(-left // tokens_per_step))
+            counts = COUNTS[reveal](left, -(-left // tokens_per_step))
             schedule += [Reveal(start, stop, count) for count in counts]
     return schedule
 

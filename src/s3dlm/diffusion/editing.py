@@ -24,7 +24,7 @@ from s3dlm.search.particles import Bools, Canvas, CanvasPredictions, CleanText, 
 class EditingDiffusion(MaskedDiffusion):
     """One prompt's denoising, block by block, with edits; every canvas goes at its own pace."""
 
-    edit_threshold: float = 1.0  # a token is replaced by one of a probability above this
+    edit_threshold: float = field(kw_only=True)  # of what replaces a token, at the least
     # A canvas does not say how often its full block was edited, so the process remembers.
     rounds: dict[bytes, int] = field(default_factory=dict)
     settled: set[bytes] = field(default_factory=set)  # full canvases that need no more editing

@@ -118,7 +118,8 @@ def read_answers(
     for condition in _main(run):
         scored_by = verifier_of(condition, verifier)
         if scored_by is not None:
-            key = (condition.task, condition.settings.search.kin, scored_by)
+            method = condition.settings.search
+            key = (condition.task, method.like or method.name, scored_by)
             groups.setdefault(key, []).extend(answers(run, condition, verifier))
     return GradedAnswers(run.manifest.model, run.manifest.fingerprint, groups)
 

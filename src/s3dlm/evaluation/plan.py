@@ -19,7 +19,6 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from s3dlm import tasks as benchmarks
-from s3dlm.diffusion.blocks import SCHEDULE
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.models import folder as models
 from s3dlm.models.base import Model
@@ -81,7 +80,7 @@ class Condition:
     def cost(self) -> int:
         """The likely NFE of a sample: its canvases that differ, or half of its budget."""
         steps, budget = self.settings.decoding.steps, self.value("budget")
-        if self.settings.decoding.reveal != SCHEDULE:
+        if self.settings.decoding.reveal != "schedule":
             steps = steps // ADAPTIVE_SAVES + 1
         cost = steps + steps * (self.children - 1) // SHARED
         return cost if budget is None else max(1, min(cost, budget // 2))

@@ -78,7 +78,8 @@ def _ticked(yes: bool) -> str:
 
 
 def _tilts(cell: Cell) -> bool:
-    return cell.condition.settings.search.tilts
+    method = cell.condition.settings.search
+    return method.weighs and method.verified != "never"
 
 
 def _ess(row: TableRow) -> str:

@@ -15,9 +15,10 @@ from pydantic import BaseModel, model_validator
 
 from s3dlm.errors import SettingsError
 from s3dlm.inputs import Registry
-from s3dlm.search.expand import OVERSAMPLING
-from s3dlm.search.options import FROZEN, OneOf, more, setting
+from s3dlm.search.expand import CHILD_SAMPLINGS, OVERSAMPLING
+from s3dlm.search.options import FROZEN, OneOf, Share, Size, meaning, more, setting
 from s3dlm.search.particles import Ints, Particles
+from s3dlm.search.resample import RESAMPLERS
 from s3dlm.search.rounds import attempt, restarted, rounds
 from s3dlm.search.run import Run
 from s3dlm.search.select import SELECTIONS
@@ -28,7 +29,35 @@ if TYPE_CHECKING:
 
 DEFAULT = "revise"  # the method wherever none is named: what is recommended
 Verified = Literal["never", "at the end", "every step"]
-Ending = Annotated[str, OneOf("selection", SELECTIONS)]
+
+# Settings that several methods have, each with a default of its own.
+Population = Annotated[Size, meaning("partly denoised answers kept after every step (N)")]
+Branching = Annotated[int, meaning("children per particle and step (b)", ge=1, le=1024)]
+Lambda = Annotated[float, meaning("how strongly scores tilt the weights: λ in exp(λ·score)", ge=0)]
+Resampler = Annotated[
+    str, OneOf("resampling", RESAMPLERS), meaning("how survivors are drawn from the weights")
+]
+LookAheads = Annotated[
+    int, meaning("texts read per child, from one forward pass; the best counts", ge=1, le=1000)
+]
+ChildSampling = Annotated[
+    str,
+    OneOf("child_sampling", CHILD_SAMPLINGS),
+    meaning("whether the children of a step must differ", shown=False),
+]
+EssThreshold = Annotated[
+    Share | None,
+    meaning("resample only when the effective sample size falls below this share", shown=False),
+]
+Cadence = Annotated[
+    Literal["step", "block"],
+    meaning("branch, score and resample at every step or at block ends", shown=False),
+]
+Ending = Annotated[
+    str,
+    OneOf("selection", SELECTIONS),
+    meaning("how the answer is chosen among the survivors"),
+]
 
 
 class Method(BaseModel):
@@ -58,11 +87,10 @@ class Method(BaseModel):
     fixed: ClassVar[Mapping[str, Any]] = {}
     once_only: ClassVar[bool] = False
     weighs: ClassVar[bool] = False  # its survivors carry weights, or are drawn by them
-    tilts: ClassVar[bool] = False  # and these are exp(λ·score)
     meets_again: ClassVar[bool] = False  # one search may come back to a canvas
     cost: ClassVar[str] = "1 + T·N·b"
 
-    selection: Ending = setting("majority", "how the answer is chosen among the survivors")
+    selection: Ending = "majority"
     budget: int | None = setting(
         None,
         "the most forward passes: a greedy answer first where there is a verifier, then "
@@ -105,11 +133,6 @@ class Method(BaseModel):
                 "verifier; choose another selection, or verified_best_of_k or s3 as method"
             )
         return self
-
-    @property
-    def kin(self) -> str:
-        """The name under which models recommend settings for it, and calibrations are kept."""
-        return self.like or self.name
 
     # --- sizes
 
@@ -178,11 +201,6 @@ class Method(BaseModel):
         if self.budget is None:
             return once
         return self.budget if self.repeats else min(self.budget, once)
-
-    @property
-    def formula(self) -> str:
-        """A formula for the most passes of a run in T steps; equal and finished answers are saved."""
-        return self.cost if self.budget is None else str(self.budget)
 
 
 METHODS: Registry[type[Method]] = Registry("method", "s3dlm.methods", type)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from s3dlm.errors import SettingsError, unknown_name
@@ -29,6 +29,15 @@ def setting(default: Any, description: str, *, shown: bool = True, **bounds: Any
 
 
 more = partial(setting, shown=False)
+
+
+def meaning(description: str, *, shown: bool = True, **bounds: Any) -> Any:
+    """What a type means that settings of several methods have; its default stands with each. Arguments are
+    those of `setting`."""
+    extra: Any = {"shown": shown}
+    return Field(description=description, json_schema_extra=extra, **bounds)
+
+
 Size = Annotated[int, Field(ge=1, le=65536)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -49,3 +58,8 @@ class OneOf:
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(core), "enum": list(self.table)}

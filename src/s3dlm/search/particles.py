@@ -8,16 +8,13 @@ mask is, what noise is, which tokenizer reads the text or which benchmark asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from s3dlm.inputs import Registry
-from s3dlm.verifier.base import HOLE as HOLE
-from s3dlm.verifier.base import Spans as Spans
-from s3dlm.verifier.base import doubts as doubts
 
 if TYPE_CHECKING:  # what passes through a search unread
     from s3dlm.diffusion.blocks import TextReader
@@ -131,20 +128,9 @@ class CanvasPredictions:
 
     value: Prediction | None  # of the distinct canvases that are not finished; None: there are none
     row: Ints  # (canvases,) of the value; −1 for a finished canvas
-    nfe: int  # forward passes it took
-
-    def certainty(self) -> Floats | None:
-        """Minus the mean entropy of what the open block of each canvas hides, 0 where nothing is; None
-        if no entropies were asked for."""
-        if self.value is None:
-            return np.zeros(self.row.size)
-        if self.value.entropy is None:
-            return None
-        mean = np.nanmean(self.value.entropy, axis=1)
-        return np.where(self.row < 0, 0.0, -mean[self.row])
 
     def take(self, canvases: Ints) -> CanvasPredictions:
-        return CanvasPredictions(self.value, self.row[canvases], self.nfe)
+        return CanvasPredictions(self.value, self.row[canvases])
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,26 +217,6 @@ PROCESSES: Registry[Callable[[Any, Any, Ints], Process]] = Registry(
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage(Columns):
-    """What some potentials need to know of the past; each (particles,)."""
-
-    max_score: Floats  # the highest score so far
-    sum_score: Floats
-    applied: Floats  # the log-potentials already multiplied in
-
-    @classmethod
-    def begin(cls, score: Floats) -> Lineage:
-        return cls(score, score, np.zeros_like(score))
-
-    def after(self, score: Floats) -> Lineage:
-        highest, total = np.fmax(self.max_score, score), self.sum_score + score
-        return Lineage(highest, total, self.applied)
-
-    def apply(self, log_potential: Floats) -> Lineage:
-        return replace(self, applied=self.applied + log_potential)
-
-
-@dataclass(frozen=True, slots=True)
 class Particles:
     """The population after a step."""
 
@@ -258,9 +224,10 @@ class Particles:
     prediction: CanvasPredictions
     clean: CleanText
     scores: Scores  # of the clean texts
-    score: Floats  # (particles,) the last known of each lineage; NaN while nothing was scored
+    history: (
+        Floats  # (particles, 1 + steps that were scored) each lineage's scores; NaN: not scored
+    )
     log_weight: Floats  # (particles,) what resampling has not yet paid out
-    lineage: Lineage
     open: bool = True  # whether there is a step to come
 
     def __len__(self) -> int:
@@ -273,11 +240,7 @@ class Children:
 
     canvas: Canvas
     parent: Ints  # (children,) index into the particles
-    parent_score: Floats
-    log_weight: Floats  # inherited
-    lineage: Lineage  # inherited
-    step_logp: Floats  # (children,) log-probability of what this step revealed
-    parents: int  # particles that they are of
+    particles: Particles  # whose children they are
     slots: int  # forward passes that they take without sharing
     branched: bool  # whether the method scores and resamples now, if it ever does
     done: float  # how much of the search is, from 0 to 1
@@ -286,6 +249,22 @@ class Children:
     def __len__(self) -> int:
         return len(self.canvas.tokens)
 
+    @property
+    def log_weight(self) -> Floats:
+        """(children,) inherited from their parents."""
+        return self.particles.log_weight[self.parent]
+
+    @property
+    def history(self) -> Floats:
+        """(children, scored before) the scores of their lineages before this step."""
+        return self.particles.history[self.parent]
+
+    @property
+    def step_logp(self) -> Floats:
+        """(children,) log-probability of what this step revealed."""
+        before = self.particles.canvas.logp.sum(axis=1)
+        return np.asarray(self.canvas.logp.sum(axis=1) - before[self.parent])
+
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
@@ -293,6 +272,20 @@ class Ahead:
 
     prediction: CanvasPredictions
     looks: Iterator[CleanText]  # of each child the likeliest clean text, then sampled ones
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What each child would say if it were complete, and how good that is."""
+
+    prediction: CanvasPredictions
+    clean: CleanText
+    scores: Scores
+
+    @property
+    def score(self) -> Floats:
+        """(children,) the verifier's; NaN where nothing was scored."""
+        return self.scores.total
 
 
 @dataclass(frozen=True, slots=True)

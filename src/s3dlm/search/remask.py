@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from s3dlm.inputs import Registry
-from s3dlm.search.particles import Bools, Canvas, Floats, Ints, Process, Spans
+from s3dlm.search.particles import Bools, Canvas, Floats, Ints, Process
+from s3dlm.verifier.base import Spans
 
 LIKELY = 0.5  # a token that is more doubtful than this counts as doubted
 

@@ -42,13 +42,6 @@ def effective_sample_size(weights: Floats) -> float:
     return float(1.0 / np.square(weights).sum())
 
 
-def is_even(log_weights: Floats, ess_threshold: float | None) -> bool:
-    """Whether the effective sample size is at least this share of the candidates; None: never."""
-    if ess_threshold is None:
-        return False
-    return effective_sample_size(normalised(log_weights)) >= ess_threshold * log_weights.size
-
-
 def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """Srinivasan Sampling Process: each count is ⌊ξ⌋ or ⌈ξ⌉ of its expectation ξ = count·w."""
     parts = [math.modf(expected) for expected in _expected(log_weights, count).tolist()]
@@ -149,8 +142,11 @@ def survivors_of(
     """Who survives a step in which the method branches; else all live on. See `Run.resample`."""
     if not children.branched:
         return Survivors(np.arange(len(children)), weight, resampled=False)
-    if is_even(weight, ess_threshold):
-        return _one_child_each(weight, children.parents, rng)
+    even = ess_threshold is not None and (
+        effective_sample_size(normalised(weight)) >= ess_threshold * weight.size
+    )
+    if even:
+        return _one_child_each(weight, len(children.particles), rng)
     offspring = RESAMPLERS[resampler](weight, size, rng)
     index = np.repeat(np.arange(offspring.size), offspring)
     return Survivors(index, np.zeros(size), resampled=True)

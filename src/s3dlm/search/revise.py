@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Coroutine
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from s3dlm.search.method import Ending, Method
-from s3dlm.search.options import OneOf, Share, Size, more, setting
+from s3dlm.search.method import Ending, LookAheads, Method, Population
+from s3dlm.search.options import OneOf, Share, more, setting
 from s3dlm.search.particles import Canvas, Ints, Particles, Process
 from s3dlm.search.remask import REMASKINGS, Remasking, positions
 from s3dlm.search.rounds import attempt, rounds, sample, with_cost_of
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
 from s3dlm.search.step import Outcome
+
+if TYPE_CHECKING:
+    from s3dlm.diffusion.decoding import Decoding
 
 Remask = Annotated[str, OneOf("remask", REMASKINGS)]
 
@@ -33,14 +36,12 @@ class Restarts(Method):
     verifier = "checker"
     cost = "1 + T·N"
 
-    particles: Size = setting(4, "partly denoised answers kept after every step (N)")
-    look_aheads: int = setting(
-        16, "texts read per child, from one forward pass; the best counts", ge=1, le=1000
-    )
+    particles: Population = 4
+    look_aheads: LookAheads = 16
     child_sampling: Literal["independent", "distinct"] = more(
         "distinct", "whether the children of a step must differ"
     )
-    selection: Ending = setting("best_seen", "how the answer is chosen among the survivors")
+    selection: Ending = "best_seen"
 
     def search(self, run: Run, start: Canvas | None = None) -> Coroutine[Any, Any, Particles]:
         return sample(run, self.size, "every step", self.child_sampling, start=start)
@@ -118,7 +119,8 @@ class Revise(Restarts):
             run, search, rows=size, limit=limit, process=process, round=number, places=places
         )
 
-    def most_passes(self, steps: int, decoding: Any, judged: int = 0) -> int:
-        once = super().passes(steps, decoding) * (2 if decoding.guidance else 1)
-        once += judged * (self.texts(steps) + 2 * self.size)
-        return (self.rounds + 1) * once if self.budget is None else self.budget
+    def passes(self, steps: int, decoding: Decoding) -> int:
+        return (self.rounds + 1) * super().passes(steps, decoding)
+
+    def texts(self, steps: int) -> int:
+        return (self.rounds + 1) * (super().texts(steps) + 2 * self.size)

@@ -116,8 +116,8 @@ async def sample(
         ahead = await run.predict(children)
         at_end = verified == "at the end" and children.last
         looked = await run.verify(ahead, wanted=every or at_end)
-        weight = weigh(looked[1].total) if weigh is not None and at_end else None
-        particles = run.keep(children, ahead, looked, weight)
+        weight = weigh(looked.score) if weigh is not None and at_end else None
+        particles = run.keep(children, looked, weight)
     return particles
 
 

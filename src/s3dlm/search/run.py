@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from s3dlm.search.particles import (
     CleanText,
     Floats,
     Ints,
-    Lineage,
+    Looked,
     Particles,
     Predict,
     Process,
@@ -41,9 +41,6 @@ from s3dlm.search.particles import (
 from s3dlm.search.resample import survivors_of
 from s3dlm.search.score import Scorer, Scores
 from s3dlm.search.step import Memo, SatisfiedError, SpentError, Telling
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)
@@ -129,9 +126,8 @@ class Run:
         self, canvas: Canvas, prediction: CanvasPredictions, clean: CleanText, scores: Scores
     ) -> Particles:
         """A population with an empty past."""
-        zeros, total = np.zeros(len(canvas.tokens)), scores.total
-        lineage = Lineage.begin(total)
-        self.particles = Particles(canvas, prediction, clean, scores, total, zeros, lineage)
+        weight, history = np.zeros(len(canvas.tokens)), scores.total[:, None]
+        self.particles = Particles(canvas, prediction, clean, scores, history, weight)
         return self.particles
 
     def expand(
@@ -164,24 +160,19 @@ class Run:
 
     def children(
         self, particles: Particles, canvas: Canvas, parent: Ints, *, branches: bool = True,
-        each: int = 1, log_weight: Floats | None = None,
+        each: int = 1,
     ) -> Children:  # fmt: skip
         """Canvases that were made in some other way, as the children of these particles."""
-        inherited = particles.log_weight if log_weight is None else log_weight
-        step_logp = canvas.logp.sum(axis=1) - particles.canvas.logp.sum(axis=1)[parent]
         done, total, _ = self.process.progress(canvas, self.steps)
         last = done == total or self.steps == self.process.steps - 1
-        return Children(
-            canvas, parent, particles.score[parent], inherited[parent],
-            particles.lineage.take(parent), step_logp, len(particles), len(particles) * each,
-            branches or last, 1.0 if last else done / total, last,
-        )  # fmt: skip
+        share, slots = 1.0 if last else done / total, len(particles) * each
+        return Children(canvas, parent, particles, slots, branches or last, share, last)
 
     def predict(self, children: Children) -> Coroutine[Any, Any, Ahead]:
         """What the model predicts for each child: its look-aheads, and its own children's proposal."""
         return self.forward(children.canvas, self.steps + 1, logical=children.slots)
 
-    async def verify(self, ahead: Ahead, *, wanted: bool = True) -> tuple[CleanText, Scores]:
+    async def verify(self, ahead: Ahead, *, wanted: bool = True) -> Looked:
         """What each child would say if it were complete, and how good that is. Of several look-aheads
         the best counts: they come from one forward pass, and a verifier is cheap beside it. They are made
         and verified in portions, between which others have their turns.
@@ -192,7 +183,7 @@ class Run:
         """
         count = ahead.prediction.row.size
         if not wanted:
-            return next(ahead.looks), Scores.missing(count)
+            return Looked(ahead.prediction, next(ahead.looks), Scores.missing(count))
         made, judged = list[CleanText](), list[Scores]()
         at_once = None if self.scorer.takes_many else max(1, PORTION // count)
         while portion := list(islice(ahead.looks, at_once)):
@@ -200,58 +191,53 @@ class Run:
             where = f"step {self.steps + 1} of {self.process.steps}"
             judged.append(await self.scorer.score(made[-1], where))
         texts, scores = CleanText.join(made), Scores.join(judged)
-        if scores.total.size == count:  # one each
-            return texts, scores
-        rank = scores.total + self.scorer.satisfied(scores.total, scores.spans)
-        best = rank.reshape(-1, count).argmax(axis=0)  # the likeliest if it is as good
-        index = best * count + np.arange(count)
-        return texts.take(index), scores.take(index)
+        if scores.total.size > count:  # several each
+            rank = scores.total + self.scorer.satisfied(scores.total, scores.spans)
+            best = rank.reshape(-1, count).argmax(axis=0)  # the likeliest if it is as good
+            index = best * count + np.arange(count)
+            texts, scores = texts.take(index), scores.take(index)
+        return Looked(ahead.prediction, texts, scores)
 
     def resample(
-        self, children: Children, ahead: Ahead, looked: tuple[CleanText, Scores], weight: Floats,
-        size: int, resampler: str, *, ess_threshold: float | None = None,
-        lineage: Lineage | None = None,
+        self, children: Children, looked: Looked, weight: Floats, size: int, resampler: str,
+        ess_threshold: float | None = None,
     ) -> Particles:  # fmt: skip
         """The survivors of a step in which the method branches; else all live on.
 
         Args:
             children: Of this step.
-            ahead: What the model predicts for them.
             looked: Their clean texts and scores.
             weight: Their log-weights.
             size: Survivors (N).
             resampler: A name in `resample.RESAMPLERS`.
             ess_threshold: Resample only below this share of the effective sample size.
-            lineage: Their lineages, if this step changes them.
         """
         survivors = survivors_of(children, weight, size, resampler, ess_threshold, self.rng)
-        return self.keep(children, ahead, looked, weight, survivors, lineage)
+        return self.keep(children, looked, weight, survivors)
 
     def keep(
-        self, children: Children, ahead: Ahead, looked: tuple[CleanText, Scores],
-        weight: Floats | None = None, survivors: Survivors | None = None,
-        lineage: Lineage | None = None,
+        self, children: Children, looked: Looked, weight: Floats | None = None,
+        survivors: Survivors | None = None,
     ) -> Particles:  # fmt: skip
-        """The population after a step, with the last score known of each lineage; observers are told.
+        """The population after a step; observers are told.
 
         Args:
             children: Of this step.
-            ahead: What the model predicts for them.
             looked: Their clean texts and scores.
             weight: Their log-weights; by default those that they inherited.
             survivors: Who lives on; by default all.
-            lineage: Their lineages, if this step changes them.
         """
         weight = children.log_weight if weight is None else weight
         if survivors is None:
             survivors = Survivors(np.arange(len(children)), weight, resampled=False)
-        (clean, scores), i = looked, survivors.index
+        clean, scores, i = looked.clean, looked.scores, survivors.index
         self.tell(children.canvas, children.parent, clean, scores, weight, survivors)
-        known = np.where(np.isnan(scores.total), children.parent_score, scores.total)
-        lineage = children.lineage if lineage is None else lineage
+        history = children.history
+        if not np.isnan(scores.total).any():
+            history = np.column_stack([history, scores.total])
         self.particles = Particles(
-            children.canvas.take(i), ahead.prediction.take(i), clean.take(i), scores.take(i),
-            known[i], survivors.log_weight, lineage.take(i), open=not children.last,
+            children.canvas.take(i), looked.prediction.take(i), clean.take(i), scores.take(i),
+            history[i], survivors.log_weight, open=not children.last,
         )  # fmt: skip
         return self.particles
 
@@ -282,7 +268,7 @@ class Run:
         open_ = process.is_open(canvas.take(first))
         if not open_.any():
             self.pay(0, logical * process.passes)
-            known = CanvasPredictions(None, np.full(kind.size, -1), 0)
+            known = CanvasPredictions(None, np.full(kind.size, -1))
             return Ahead(known, process.look_aheads(canvas, known))
         row_of_kind = np.where(open_, np.cumsum(open_) - 1, -1)
         asked = [keys[index] for index in first[open_]]
@@ -295,7 +281,7 @@ class Run:
         value = await Predict(rows)
         self.pay(cost, logical * process.passes)
         self.memo.keep(asked, value.kept)
-        prediction = CanvasPredictions(value, row_of_kind[kind], cost)
+        prediction = CanvasPredictions(value, row_of_kind[kind])
         return Ahead(prediction, process.look_aheads(canvas, prediction))
 
     def tell(
@@ -310,7 +296,7 @@ class Run:
             tokens, logp, index = canvas.tokens.copy(), canvas.logp.copy(), np.array([best])
             tokens[best], logp[best] = clean.tokens[best], clean.logp[best]
             canvas, survivors = Canvas(tokens, logp), Survivors(index, np.zeros(1), resampled=False)
-            text, prediction = canvas.take(index), CanvasPredictions(None, np.full(1, -1), 0)
+            text, prediction = canvas.take(index), CanvasPredictions(None, np.full(1, -1))
             self.populate(text, prediction, clean.take(index), scores.take(index))
         step = (canvas, parent, clean, scores, weight, survivors)
         self.told.add(self.process.steps, self.nfe, *step)

@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from s3dlm.search.method import Ending, Method, Verified
-from s3dlm.search.options import Size, more, setting
+from s3dlm.search.method import (
+    Branching,
+    ChildSampling,
+    Ending,
+    Lambda,
+    Method,
+    Population,
+    Verified,
+)
+from s3dlm.search.options import setting
 from s3dlm.search.particles import Ints, Particles
 from s3dlm.search.resample import normalised
 from s3dlm.search.rounds import LEAST, MOST_IDLE, attempt, sample
 from s3dlm.search.run import Run
-from s3dlm.search.smc import S3_ABLATION, ChildSampling
+from s3dlm.search.smc import S3_ABLATION
 from s3dlm.search.step import AGREED, FINISHED, SPENT, Outcome
 
 if TYPE_CHECKING:
@@ -32,7 +40,7 @@ class Baseline(Method):
     once_only = True
     cost = "1 + T"
 
-    selection: Ending = setting("first", "how the answer is chosen among the survivors")
+    selection: Ending = "first"
 
     def search(self, run: Run) -> Coroutine[Any, Any, Particles]:
         return sample(run, 1, self.verified)
@@ -50,7 +58,7 @@ class TemporalVote(Baseline):
     summary = "one trajectory, a vote of the look-ahead texts of all its steps, later ones heavier"
     source = "temporal self-consistency, Wang et al. 2025"
 
-    selection: Ending = setting("temporal", "how the answer is chosen among the survivors")
+    selection: Ending = "temporal"
 
 
 class BestOfK(Method):
@@ -58,11 +66,9 @@ class BestOfK(Method):
     summary = "K = N·b independent trajectories, majority vote"
     verified: ClassVar[Verified] = "never"
 
-    particles: Size = setting(4, "partly denoised answers kept after every step (N)")
-    branching: int = setting(2, "children per particle and step (b)", ge=1, le=1024)
-    child_sampling: ChildSampling = more(
-        "independent", "whether the children of a step must differ"
-    )
+    particles: Population = 4
+    branching: Branching = 2
+    child_sampling: ChildSampling = "independent"
 
     def search(self, run: Run) -> Coroutine[Any, Any, Particles]:
         return sample(run, self.size, self.verified, self.child_sampling)
@@ -80,10 +86,10 @@ class Tilting(BestOfK):
     summary = "K = N·b independent trajectories, a vote weighted by exp(λ·score)"
     source = S3_ABLATION
     verified: ClassVar[Verified] = "at the end"
-    weighs = tilts = True
+    weighs = True
 
-    lam: float = setting(1.0, "how strongly scores tilt the weights: λ in exp(λ·score)", ge=0)
-    selection: Ending = setting("weighted", "how the answer is chosen among the survivors")
+    lam: Lambda = 1.0
+    selection: Ending = "weighted"
 
     def search(self, run: Run) -> Coroutine[Any, Any, Particles]:
         return sample(
@@ -96,7 +102,7 @@ class VerifiedBestOfK(BestOfK):
     summary = "K = N·b independent trajectories, the one with the best score"
     verified: ClassVar[Verified] = "at the end"
 
-    selection: Ending = setting("verified", "how the answer is chosen among the survivors")
+    selection: Ending = "verified"
 
 
 class Hex(BestOfK):

@@ -8,29 +8,27 @@ papers are in `extras/published/steering.py`.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
 from s3dlm.errors import SettingsError
-from s3dlm.search.expand import CHILD_SAMPLINGS
-from s3dlm.search.method import Ending, Method
-from s3dlm.search.options import OneOf, Share, Size, more, setting
-from s3dlm.search.particles import (
-    Ahead,
-    Children,
-    Floats,
-    Lineage,
-    Particles,
+from s3dlm.search.method import (
+    Branching,
+    Cadence,
+    ChildSampling,
+    Ending,
+    EssThreshold,
+    Lambda,
+    LookAheads,
+    Method,
+    Population,
+    Resampler,
 )
-from s3dlm.search.resample import RESAMPLERS
+from s3dlm.search.particles import Children, Floats, Looked, Particles
 from s3dlm.search.run import Run
-from s3dlm.search.score import Scores
 
 S3_PAPER, S3_ABLATION = "S³, Bilal et al. 2026", "S³, ablation"
-Resampler = Annotated[str, OneOf("resampling", RESAMPLERS)]
-ChildSampling = Annotated[str, OneOf("child_sampling", CHILD_SAMPLINGS)]
-Cadence = Literal["step", "block"]
 
 
 class S3(Method):
@@ -39,22 +37,16 @@ class S3(Method):
     name = "s3"
     summary = "the paper's search: look-ahead scores, exp(λ·score) weights, SSP resampling"
     source = S3_PAPER
-    weighs = tilts = True
+    weighs = True
 
-    particles: Size = setting(4, "partly denoised answers kept after every step (N)")
-    branching: int = setting(2, "children per particle and step (b)", ge=1, le=1024)
-    lam: float = setting(1.0, "how strongly scores tilt the weights: λ in exp(λ·score)", ge=0)
-    resampling: Resampler = setting("ssp", "how survivors are drawn from the weights")
-    look_aheads: int = setting(
-        1, "texts read per child, from one forward pass; the best counts", ge=1, le=1000
-    )
-    child_sampling: ChildSampling = more(
-        "independent", "whether the children of a step must differ"
-    )
-    ess_threshold: Share | None = more(
-        None, "resample only when the effective sample size falls below this share"
-    )
-    cadence: Cadence = more("step", "branch, score and resample at every step or at block ends")
+    particles: Population = 4
+    branching: Branching = 2
+    lam: Lambda = 1.0
+    resampling: Resampler = "ssp"
+    look_aheads: LookAheads = 1
+    child_sampling: ChildSampling = "independent"
+    ess_threshold: EssThreshold = None
+    cadence: Cadence = "step"
 
     async def search(self, run: Run) -> Particles:
         """Algorithm 1, line by line; the vote of line 16 is `selection` (select.py)."""
@@ -66,33 +58,26 @@ class S3(Method):
             )
             ahead = await run.predict(children)  # line 7, Eq. 6: x̂_0, and the next step's proposal
             looked = await run.verify(ahead, wanted=scored and children.branched)  # line 8, Eq. 7
-            weight, lineage = self.weigh(children, ahead, looked[1])  # line 11, Eq. 8: log w̃
+            weight = self.weigh(children, looked)  # line 11, Eq. 8: log w̃
             particles = run.resample(  # lines 12–14: normalise, ξ = N·w, SSP
-                children, ahead, looked, weight, self.size, self.resampling,
-                ess_threshold=self.ess_threshold, lineage=lineage,
-            )  # fmt: skip
+                children, looked, weight, self.size, self.resampling, self.ess_threshold
+            )
         return particles
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
+    def potential(self, children: Children, looked: Looked) -> Floats:
         """The log-potential of each child: λ·s. Relatives override it.
 
         Args:
-            children: Of this step.
-            ahead: What the model predicts for them.
-            score: Of their look-aheads; NaN where the method never scores.
-            lineage: What is known of each child's past, this score included.
+            children: Of this step, with the scores of their lineages before it.
+            looked: Their look-aheads, with scores and predictions.
         """
-        return self.lam * score
+        return self.lam * looked.score
 
-    def weigh(self, children: Children, ahead: Ahead, scores: Scores) -> tuple[Floats, Lineage]:
-        """Each child's log-weight after this step, and its lineage; unchanged between two scores."""
+    def weigh(self, children: Children, looked: Looked) -> Floats:
+        """Each child's log-weight after this step; unchanged between two scores."""
         if not children.branched and self.verified == "every step":
-            return children.log_weight, children.lineage
-        lineage = children.lineage.after(scores.total)
-        potential = self.potential(children, ahead, scores.total, lineage)
-        return children.log_weight + potential, lineage.apply(potential)
+            return children.log_weight
+        return children.log_weight + self.potential(children, looked)
 
     @model_validator(mode="after")
     def _children_fit(self) -> Self:
@@ -127,17 +112,17 @@ class S3Verified(S3):
     summary = "s3 that ends with the text of the best score instead of a vote"
     source = "ours"
 
-    selection: Ending = setting("verified", "how the answer is chosen among the survivors")
+    selection: Ending = "verified"
 
 
 class TopN(S3):
     name = "top_n"
     summary = "search with look-ahead scores; the N best are kept at every step"
     source = S3_ABLATION
-    weighs = tilts = False
+    weighs = False
 
     lam: ClassVar[float] = 1.0  # type: ignore[misc]
-    resampling: Resampler = setting("top", "how survivors are drawn from the weights")
+    resampling: Resampler = "top"
 
 
 class Twisted(S3):
@@ -145,9 +130,7 @@ class Twisted(S3):
     summary = "s3 whose weights divide by the parent's, so that it samples p·exp(λ·score)"
     source = "ours"
 
-    selection: Ending = setting("weighted", "how the answer is chosen among the survivors")
+    selection: Ending = "weighted"
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
-        return self.lam * (score - children.parent_score)
+    def potential(self, children: Children, looked: Looked) -> Floats:
+        return self.lam * (looked.score - children.history[:, -1])

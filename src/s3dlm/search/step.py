@@ -12,9 +12,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from s3dlm.errors import S3dlmError
-from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Spans, Survivors
+from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Survivors
 from s3dlm.search.resample import effective_sample_size, normalised
 from s3dlm.search.score import Scores
+from s3dlm.verifier.base import Spans
 
 # Why a search ended.
 FINISHED = "finished"  # every answer is complete
@@ -55,22 +56,6 @@ class Step:
     round: int = 0  # of several searches for one prompt, from 0
     start_nfe: int = 0  # at the first step of a search: forward passes of its look at the start
     spans: list[Spans] = field(default_factory=list)  # where each child's text looks wrong
-
-    @classmethod
-    def of(
-        cls, place: tuple[int, int], children: Canvas, parent: Ints, clean: CleanText, scores: Scores,
-        log_weight: Floats, survivors: Survivors, nfe: int, start_nfe: int,
-    ) -> Step:  # fmt: skip
-        """The step at this place (its index, and how many there are)."""
-        weight, index = normalised(log_weight), survivors.index
-        ancestors = len(set(parent[index].tolist()))
-        log_normaliser = float(log_weight.max()) - math.log(weight.size * float(weight.max()))
-        return cls(
-            *place, children.tokens, children.logp, clean.tokens, clean.logp, parent,
-            scores.total, scores.parts, clean.confidence, weight, index,
-            effective_sample_size(weight), ancestors, log_normaliser, nfe, survivors.resampled,
-            start_nfe=start_nfe, spans=scores.spans,
-        )  # fmt: skip
 
     def __repr__(self) -> str:
         best = "" if np.isnan(self.score).all() else f", best score {np.nanmax(self.score):.3f}"
@@ -122,19 +107,38 @@ class Telling:
 
     def add(
         self, total: int, nfe: int, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores,
-        weight: Floats, survivors: Survivors,
+        log_weight: Floats, survivors: Survivors,
     ) -> None:  # fmt: skip
         """One more step of a search that takes so many in all, and has made so many passes."""
         if self.origin is None:
             self.origin = np.arange(int(parent.max(initial=0)) + 1)
         first, index = not self.count, survivors.index
         shown = self.places[parent] if first and self.places is not None else parent
-        place = (self.count, max(total, self.count + 1))
-        made = (canvas, shown, clean, scores, weight, survivors)
-        step = Step.of(place, *made, nfe - self.reported, self.at_start if first else 0)
+        weight = normalised(log_weight)
+        self.last = Step(
+            index=self.count,
+            total=max(total, self.count + 1),
+            tokens=canvas.tokens,
+            logp=canvas.logp,
+            clean=clean.tokens,
+            clean_logp=clean.logp,
+            parent=shown,
+            score=scores.total,
+            parts=scores.parts,
+            confidence=clean.confidence,
+            weight=weight,
+            survivor=index,
+            ess=effective_sample_size(weight),
+            unique_ancestors=len(set(shown[index].tolist())),
+            log_normaliser=float(log_weight.max()) - math.log(weight.size * float(weight.max())),
+            nfe=nfe - self.reported,
+            resampled=survivors.resampled,
+            round=self.round,
+            start_nfe=self.at_start if first else 0,
+            spans=scores.spans,
+        )
         self.origin = np.where(parent >= 0, self.origin[parent], -1)[index]
         self.reported, self.count = nfe, self.count + 1
-        self.last = replace(step, round=self.round) if self.round else step
         self.steps.append(self.last)
 
 

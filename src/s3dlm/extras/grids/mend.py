@@ -18,8 +18,8 @@ import numpy as np
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
 from s3dlm.search.expand import CHILD_SAMPLINGS, OVERSAMPLING
-from s3dlm.search.method import Method
-from s3dlm.search.options import Share, Size, more, setting
+from s3dlm.search.method import Method, Population
+from s3dlm.search.options import Share, more, setting
 from s3dlm.search.particles import (
     Bools,
     Canvas,
@@ -62,7 +62,7 @@ class Mend(Revise):
     )
     source = "ours"
 
-    particles: Size = setting(1, "partly denoised answers kept after every step (N)")
+    particles: Population = 1
     rounds: int = setting(
         0, "searches after the first; 0: as many as the budget allows", ge=0, le=1000
     )
@@ -194,9 +194,8 @@ class Mend(Revise):
         particles = await run.begin(self.size, verified=True, start=start)
         while particles.open:
             children = await self._screened(run, particles)
-            ahead = await run.predict(children)
-            looked = await run.verify(ahead)
-            particles = run.keep(children, ahead, looked, np.zeros(len(children)))
+            looked = await run.verify(await run.predict(children))
+            particles = run.keep(children, looked, np.zeros(len(children)))
         return particles
 
     async def _screened(self, run: Run, particles: Particles) -> Children:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 DECAY = 1.8  # of Prism's widths
 FIRST_NARROWING, LAST_NARROWING, PAUSE = 0.1, 0.6, 4  # when a block may narrow them, and how often
 UNSURE, REMASKED = 6, 2  # of the least sure tokens of a copy, how many are re-masked
-ENDING = "how the answer is chosen among the survivors"
 
 
 def masked_process(run: Run) -> MaskedDiffusion:
@@ -118,7 +117,7 @@ class Prism(Method):
     cost = "1 + (T + 6)·N + 3·N"
 
     particles: Size = setting(16, "trajectories at the start (N)")
-    selection: Ending = setting("verified", ENDING)
+    selection: Ending = "verified"
 
     def passes(self, steps: int, decoding: Decoding) -> int:
         # It narrows at most twice, and then forwards all again; a copy has four tokens more to fill.
@@ -184,7 +183,7 @@ class OrderToken(Method):
 
     particles: Size = setting(4, "beams (N)")
     adds_up: bool = more(True, "whether the log-probabilities of the blocks add up")
-    selection: Ending = setting("first", ENDING)
+    selection: Ending = "first"
 
     def passes(self, steps: int, decoding: Decoding) -> int:
         blocks = -(-decoding.gen_length // decoding.block_length)

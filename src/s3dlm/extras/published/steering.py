@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from s3dlm.search.method import Ending, Verified
-from s3dlm.search.options import Share, Size, more, setting
-from s3dlm.search.particles import Ahead, Canvas, Children, Floats, Ints, Lineage, Survivors
+from s3dlm.search.method import (
+    Branching,
+    Cadence,
+    Ending,
+    EssThreshold,
+    Population,
+    Resampler,
+    Verified,
+)
+from s3dlm.search.particles import Canvas, Children, Floats, Ints, Looked, Survivors
 from s3dlm.search.resample import normalised, survivors_of
 from s3dlm.search.rounds import attempt
 from s3dlm.search.run import Run
-from s3dlm.search.smc import S3, Cadence, Resampler, Twisted
+from s3dlm.search.smc import S3, Twisted
 from s3dlm.search.step import FINISHED, Outcome, Step
 
 if TYPE_CHECKING:
@@ -31,11 +38,9 @@ class Steering(S3):
 
     source = "FK steering, Singhal et al. 2025"
 
-    resampling: Resampler = setting("multinomial", "how survivors are drawn from the weights")
-    ess_threshold: Share | None = more(
-        0.5, "resample only when the effective sample size falls below this share"
-    )
-    selection: Ending = setting("verified", "how the answer is chosen among the survivors")
+    resampling: Resampler = "multinomial"
+    ess_threshold: EssThreshold = 0.5
+    selection: Ending = "verified"
 
     @property
     def size(self) -> int:
@@ -60,25 +65,25 @@ class FkMax(Steering):
     name = "fk_max"
     summary = "Feynman–Kac steering of K particles by the highest score so far"
 
-    def past(self, lineage: Lineage) -> Floats:
-        """What counts of the scores so far."""
-        return lineage.max_score
+    def past(self, history: Floats) -> Floats:
+        """(children, scores) what counts of the scores up to each of them."""
+        return np.asarray(np.maximum.accumulate(history, axis=1))
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
+    def potential(self, children: Children, looked: Looked) -> Floats:
         """λ times that; in the last step λ times the final score, less all that was applied."""
+        potentials = self.lam * self.past(np.column_stack([children.history, looked.score]))
         if children.last:
-            return self.lam * score - lineage.applied
-        return self.lam * self.past(lineage)
+            applied = sum(potentials[:, 1:-1].T, np.zeros(len(children)))
+            return self.lam * looked.score - applied
+        return potentials[:, -1]
 
 
 class FkSum(FkMax):
     name = "fk_sum"
     summary = "Feynman–Kac steering of K particles by the sum of scores"
 
-    def past(self, lineage: Lineage) -> Floats:
-        return lineage.sum_score
+    def past(self, history: Floats) -> Floats:
+        return np.cumsum(history, axis=1)
 
 
 class SelfRewarding(Steering):
@@ -89,17 +94,14 @@ class SelfRewarding(Steering):
     )
     source = "as in self-rewarding SMC, Luo et al. 2026"
     verified: ClassVar[Verified] = "never"
-    tilts = False
 
-    branching: int = setting(1, "children per particle and step (b)", ge=1, le=1024)
+    branching: Branching = 1
     lam: ClassVar[float] = 1.0  # type: ignore[misc]
     look_aheads: ClassVar[int] = 1  # type: ignore[misc]
-    cadence: Cadence = more("block", "branch, score and resample at every step or at block ends")
-    selection: Ending = setting("likeliest", "how the answer is chosen among the survivors")
+    cadence: Cadence = "block"
+    selection: Ending = "likeliest"
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
+    def potential(self, children: Children, looked: Looked) -> Floats:
         return children.step_logp
 
 
@@ -110,13 +112,10 @@ class PathLikelihood(S3):
     )
     source = "path log-likelihood, Liu et al. 2026"
     verified: ClassVar[Verified] = "never"
-    tilts = False
 
     look_aheads: ClassVar[int] = 1  # type: ignore[misc]
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
+    def potential(self, children: Children, looked: Looked) -> Floats:
         return self.lam * children.step_logp
 
 
@@ -128,21 +127,22 @@ class LookUM(S3):
     )
     source = "after LookUM, Lee et al. 2025"
     verified: ClassVar[Verified] = "never"
-    tilts = False
     fixed: ClassVar[dict[str, Any]] = {
         "reveal": "schedule", "reveal_threshold": 0.98, "edit_threshold": None, "policy": "pool",
     }  # fmt: skip
 
-    particles: Size = setting(1, "partly denoised answers kept after every step (N)")
-    resampling: Resampler = setting("multinomial", "how survivors are drawn from the weights")
+    particles: Population = 1
+    resampling: Resampler = "multinomial"
     look_aheads: ClassVar[int] = 1  # type: ignore[misc]
 
-    def potential(
-        self, children: Children, ahead: Ahead, score: Floats, lineage: Lineage
-    ) -> Floats:
-        certainty = ahead.prediction.certainty()
-        assert certainty is not None, "its policy asks for entropies"
-        return self.lam * certainty
+    def potential(self, children: Children, looked: Looked) -> Floats:
+        """λ times minus the mean entropy of what the open block hides, 0 where nothing is hidden."""
+        value, row = looked.prediction.value, looked.prediction.row
+        if value is None:
+            return np.zeros(row.size)
+        assert value.entropy is not None, "its policy asks for entropies"
+        mean = np.nanmean(value.entropy, axis=1)
+        return self.lam * np.where(row < 0, 0.0, -mean[row])
 
 
 class ParticleGibbs(S3):
@@ -155,8 +155,8 @@ class ParticleGibbs(S3):
     meets_again = True
     cost = "b·(1 + T·N)"
 
-    resampling: Resampler = setting("multinomial", "how survivors are drawn from the weights")
-    selection: Ending = setting("verified", "how the answer is chosen among the survivors")
+    resampling: Resampler = "multinomial"
+    selection: Ending = "verified"
 
     @property
     def children(self) -> int:
@@ -197,7 +197,7 @@ class ParticleGibbs(S3):
             )
             ahead = await run.predict(children)
             looked = await run.verify(ahead, wanted=children.branched)
-            weight, lineage = self.weigh(children, ahead, looked[1])
+            weight = self.weigh(children, looked)
             free = self.size - (first is not None)
             survivors = survivors_of(
                 children, weight, free, self.resampling, self.ess_threshold, run.rng
@@ -205,7 +205,7 @@ class ParticleGibbs(S3):
             if first is not None and survivors.resampled:
                 index = np.append(0, survivors.index)
                 survivors = Survivors(index, np.zeros(index.size), resampled=True)
-            particles = run.keep(children, ahead, looked, weight, survivors, lineage)
+            particles = run.keep(children, looked, weight, survivors)
             assert run.told.last is not None
             path.append(run.told.last)
 

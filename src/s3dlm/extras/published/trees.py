@@ -14,7 +14,7 @@ import numpy as np
 
 from s3dlm.diffusion.blocks import Blocks, Reveal
 from s3dlm.errors import SettingsError
-from s3dlm.extras.published.beams import ENDING, accept, at, masked_process, score_looks
+from s3dlm.extras.published.beams import accept, at, masked_process, score_looks
 from s3dlm.extras.published.whole import WholeDraws
 from s3dlm.search.expand import occurrence
 from s3dlm.search.method import Ending, Method
@@ -69,7 +69,7 @@ class UnMaskFork(Method):
     cost = "L·N"
 
     particles: Size = setting(8, "texts (N)")
-    selection: Ending = setting("verified", ENDING)
+    selection: Ending = "verified"
 
     def passes(self, steps: int, decoding: Decoding) -> int:
         return decoding.gen_length * self.size  # where blocks do not share out evenly
@@ -123,7 +123,7 @@ class UnMaskFork(Method):
                 node.forks.append(Fork(canvas, node.depth + 1))
                 path.append(node.forks[-1])
             texts.append(await decode(path[-1].canvas, actions[0], 0))
-            finished = CanvasPredictions(None, np.full(len(texts), -1), 0)
+            finished = CanvasPredictions(None, np.full(len(texts), -1))
             scores.append(await score_looks(run, texts[-1], finished.take(no_draw)))
             for fork in path:
                 fork.visits, fork.value = fork.visits + 1, fork.value + float(scores[-1].total[0])
@@ -161,7 +161,7 @@ class Vgb(Method):
     cost = "1 + 9·L·N"
 
     particles: Size = setting(1, "walks (N)")
-    selection: Ending = setting("verified", ENDING)
+    selection: Ending = "verified"
 
     def passes(self, steps: int, decoding: Decoding) -> int:
         return 1 + 9 * decoding.gen_length * self.size

@@ -47,7 +47,7 @@ class WholeDraws(MaskedDiffusion):
             entropy=inside(value.entropy),
             deferred=inside(value.deferred),
         )
-        own = CanvasPredictions(part, np.arange(row.size), 0)
+        own = CanvasPredictions(part, np.arange(row.size))
         return MaskedDiffusion.expand(self, canvas, own, np.zeros_like(draw), step, rng)
 
     def drawn(self, canvas: Canvas, prediction: CanvasPredictions, draw: Ints) -> Ints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -11,19 +12,24 @@ import pytest
 from s3dlm.diffusion.blocks import reveals
 from s3dlm.engine import generate
 from s3dlm.errors import SettingsError, TemperatureWarning
+from s3dlm.extras.published import trees
 from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE, Score
-from tests.laws.test_other_methods import START, Canvas, assert_agree, revealed_logp
 from tests.laws.toy import (
     LENGTH,
     MASK,
+    START,
     TOY,
+    Canvas,
     ToyDenoiser,
+    assert_agree,
+    canvas_of,
     draw,
     filled,
     log_p,
     look_ahead,
     propose,
+    revealed_logp,
     reward,
     sample,
     whole_runs,
@@ -35,7 +41,7 @@ ENOUGH = 3 / 7  # a reward that some texts have exactly, and that is enough, too
 
 def rewards(method: str, runs: int, **options: object) -> np.ndarray:
     found = whole_runs(method, runs, **options)
-    return np.array([reward(tuple(map(int, one.text))) for one in found])
+    return np.array([reward(canvas_of(one.text)) for one in found])
 
 
 def literal_prism(count: int, rng: np.random.Generator) -> float:
@@ -161,8 +167,8 @@ def test_lookum_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None
         assert abs(literal.mean() - other.mean()) > 4 * math.hypot(literal.std(), other.std()) / 30
 
 
-def literal_unmaskfork(texts: int) -> tuple[Canvas, int]:
-    """A tree over deterministic ways to decode; every way and canvas is computed once."""
+def literal_unmaskfork(texts: int, shares: Sequence[float]) -> tuple[Canvas, int]:
+    """A tree over deterministic ways to decode, to these shares of masks; every canvas is computed once."""
     seen: set[Canvas] = set()
 
     def decode(canvas: Canvas, way: tuple[str, int], left: float) -> Canvas:
@@ -185,17 +191,15 @@ def literal_unmaskfork(texts: int) -> tuple[Canvas, int]:
     best = (-1.0, START)
     for _ in range(texts):
         node: tuple[int, ...] = ()
-        while len(node) < 8 and all((*node, i) in tree for i in range(6)):
+        while len(node) < len(shares) and all((*node, i) in tree for i in range(6)):
             visits = len(tree[node][1])
             node = max(
                 ((*node, i) for i in range(6)),
                 key=lambda n: np.mean(tree[n][1]) + math.sqrt(math.log(visits) / len(tree[n][1])),
             )
-        if len(node) < 8:
+        if len(node) < len(shares):
             action = next(i for i in range(6) if (*node, i) not in tree)
-            canvas = decode(
-                tree[node][0], ways[action], int((0.9 - 0.1 * len(node) + 1e-9) * LENGTH)
-            )
+            canvas = decode(tree[node][0], ways[action], int(shares[len(node)] * LENGTH))
             node = (*node, action)
             tree[node] = (canvas, [])
         text = decode(tree[node][0], ways[0], 0)
@@ -207,6 +211,8 @@ def literal_unmaskfork(texts: int) -> tuple[Canvas, int]:
 
 def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
     """On several toys, as nothing is by chance: the same text as the literal version, and as many passes."""
+    tenths = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]
+    assert pytest.approx(tenths) == trees.RATIOS
     differ = 0
     for toy in range(8):
 
@@ -216,11 +222,18 @@ def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> 
             return np.random.default_rng([toy, seed]).normal(size=(LENGTH, 4)) * 1.2
 
         monkeypatch.setattr(ToyDenoiser, "logits", staticmethod(logits))
-        for texts in (1, 5, 12, 40):
-            text, passes = literal_unmaskfork(texts)
+        for texts, shares in (
+            (1, tenths),
+            (5, tenths),
+            (12, tenths),
+            (40, tenths),
+            (40, tenths[4:6]),
+        ):
+            monkeypatch.setattr(trees, "RATIOS", shares)  # few: a tree that has no more forks
+            text, passes = literal_unmaskfork(texts, shares)
             options = {"particles": texts, "steps": LENGTH, "block_length": 2}
             result, _ = sample("unmaskfork", 0, **options)
-            assert reward(tuple(map(int, result.text))) == reward(text)
+            assert reward(canvas_of(result.text)) == reward(text)
             assert result.nfe == passes
             first, _ = sample("unmaskfork", 1, selection="first", **options)
             assert [one.text for one in first.survivors] == [one.text for one in result.survivors]
@@ -234,7 +247,7 @@ class Partial:
     name, satisfied_at = "partial", ENOUGH
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(reward(tuple(map(int, text))))
+        return Score(reward(canvas_of(text)))
 
     def score_partial(self, prompt: str, text: str) -> Score:
         return Score(float(np.mean([{"2": 1.0, HOLE: 0.4}.get(mark, 0.1) for mark in text])))
@@ -284,9 +297,29 @@ def test_vgb_is_its_authors_walk() -> None:
     rng = np.random.default_rng(8)
     literal = [literal_vgb(rng) for _ in range(900)]
     found = whole_runs("vgb", 250, Partial(), particles=1)
-    rewarded = np.array([reward(tuple(map(int, one.text))) for one in found])
+    rewarded = np.array([reward(canvas_of(one.text)) for one in found])
     assert_agree(rewarded, np.array([one for one, _ in literal]))
     assert_agree(1 / np.array([one.nfe for one in found]), 1 / np.array([n for _, n in literal]))
+
+
+def test_a_walk_of_vgb_that_finds_nothing_good_only_goes_ahead_after_eight_moves_per_position() -> (
+    None
+):
+    """It ends as soon as its text is full then: at once, or after as many moves as positions are masked."""
+
+    class Unhappy(Partial):
+        satisfied_at = 1.0
+
+        def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+            return Score(0.5)
+
+    left = set[int]()
+    for seed in range(12):
+        _, steps = sample("vgb", seed, Unhappy())
+        hidden = int((steps[8 * LENGTH - 1].tokens == MASK).sum())
+        assert len(steps) == 8 * LENGTH + hidden
+        left.add(hidden)
+    assert left >= {0, 2}
 
 
 def test_walks_of_vgb_without_chance_all_have_their_ways() -> None:

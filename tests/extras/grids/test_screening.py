@@ -13,28 +13,27 @@ from functools import cache
 import numpy as np
 
 from s3dlm.diffusion.blocks import reveals
-from s3dlm.verifier import HOLE, Score
-from tests.laws.test_target import mean_reward, total_variation
+from s3dlm.verifier import Score
+from tests.laws.test_target import total_variation
 from tests.laws.toy import (
     LENGTH,
     MASK,
     STEPS,
+    Canvas,
     base_distribution,
+    canvas_of,
     children_of,
+    mean_reward,
     reward,
+    survivors,
     tilted_distribution,
-    whole_runs,
 )
 
 LAM = 3.0
 
 
-def canvas_of(text: str) -> tuple[int, ...]:
-    return tuple(MASK if letter == HOLE else int(letter) for letter in text)
-
-
 @cache
-def value(canvas: tuple[int, ...], step: int) -> float:
+def value(canvas: Canvas, step: int) -> float:
     """h(canvas) = E[exp(λ·f) | canvas], with this many steps made."""
     if MASK not in canvas:
         return math.exp(LAM * reward(canvas))
@@ -47,7 +46,7 @@ class Looks:
     """A verifier of whole texts that also reads partial ones."""
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(reward(tuple(map(int, text))))
+        return Score(reward(canvas_of(text)))
 
 
 class Exact(Looks):
@@ -68,15 +67,14 @@ class Rough(Looks):
         return Score(text.count("1") / LENGTH)
 
 
-def survivors(runs: int, verifier: object, screen: int) -> list[dict[tuple[int, ...], float]]:
+def screened(runs: int, verifier: object, screen: int) -> list[dict[Canvas, float]]:
     """The text of each of many searches of one particle."""
     options = {"rounds": 0, "lam": LAM, "look_aheads": 1, "screen": screen}
-    found = whole_runs("mend", runs, verifier, **options)
-    return [{tuple(map(int, result.survivors[0].text)): 1.0} for result in found]
+    return survivors("mend", runs, verifier, **options)
 
 
 def test_screening_by_the_exact_value_samples_the_tilted_target_by_itself() -> None:
-    runs = survivors(1000, Exact(), 64)
+    runs = screened(1000, Exact(), 64)
     exact, base = tilted_distribution(LAM), base_distribution()
     rewards = np.array([mean_reward(run) for run in runs])
     target = sum(reward(x) * p for x, p in exact.items())
@@ -86,7 +84,7 @@ def test_screening_by_the_exact_value_samples_the_tilted_target_by_itself() -> N
 
 def test_screening_goes_where_the_partial_score_leads() -> None:
     led, free = (
-        np.mean([text.count(1) for run in survivors(300, Rough(), k) for text in run])
+        np.mean([text.count(1) for run in screened(300, Rough(), k) for text in run])
         for k in (8, 0)
     )
     assert led > free + 0.3
