@@ -23,7 +23,7 @@ from s3dlm.engine import Job
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.extras.diffusion_gemma import DiffusionGemma, noise_of
 from s3dlm.job import prepare
-from s3dlm.models.base import Model, Noise
+from s3dlm.models.base import Loading, Model, Noise
 from s3dlm.models.forward import Forward
 from s3dlm.search.particles import CanvasPredictions
 from s3dlm.settings import Settings
@@ -217,15 +217,14 @@ def test_a_checkpoint_loads_by_its_model_type(tmp_path: Path) -> None:
 
     network().save_pretrained(tmp_path)
     write_tokenizer(tmp_path, None)
-    options = {"device": torch.device("cpu"), "dtype": torch.float32}
-    options |= {"mask_id": None, "trusted": False, "adapter": None}
-    loaded = diffusion_gemma.load("gemma", tmp_path, **options)
+    how = Loading(torch.device("cpu"), torch.float32)
+    loaded = diffusion_gemma.load("gemma", tmp_path, how)
     tokens = torch.zeros(1, CANVAS, dtype=torch.long)
     before, after = (one.denoiser.encode_canvas([1, 2], tokens, None) for one in (model(), loaded))
     torch.testing.assert_close(before, after, atol=1e-5, rtol=1e-5)
     assert loaded.defaults.settings["*"]["steps"] == CANVAS
     with pytest.raises(SettingsError, match="has no mask"):
-        diffusion_gemma.load("gemma", tmp_path, **{**options, "mask_id": 3})
+        diffusion_gemma.load("gemma", tmp_path, dataclasses.replace(how, mask_id=3))
 
 
 def test_its_decoding_is_read_from_its_files() -> None:

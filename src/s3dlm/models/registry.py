@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
 from s3dlm.inputs import Registry, find_entry_points, load_entry_point
-from s3dlm.models.base import EVERY_METHOD, Model
+from s3dlm.models.base import EVERY_METHOD, Loading, Model
 from s3dlm.models.families import find_family
 from s3dlm.models.folder import (
     BUNDLED,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from s3dlm.models.lora import Adapter
 
 # What loads checkpoints whose config.json has this model_type and that no family describes; it is called
-# as (name, folder, *, device, dtype, mask_id, trusted, adapter) and returns a Model.
+# as (name, folder, how), `how` being a `Loading`, and returns a Model.
 MODEL_TYPES: Registry[Callable[..., Model]] = Registry("model_type", "s3dlm.model_types", object)
 # Ways to use several devices, by the option of `load` that asks for them: (load, options) → Model.
 PLACEMENTS: Registry[Callable[..., Model]] = Registry("placement", "s3dlm.placements", object)
@@ -119,7 +119,9 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
     """The model of a checkpoint folder, with what `load` was given."""
     from s3dlm.models.device import device_of, dtype_of
 
-    name, adapter, dtype = given["name"], given["adapter"], given["dtype"]
+    name, adapter, dtype, quantize = (
+        given[each] for each in ("name", "adapter", "dtype", "quantize")
+    )
     if name in BUNDLED and not (folder / "model.safetensors").is_file():
         raise ModelError(
             f"this installation of s3dlm lacks the weights of {name!r}; reinstall the package, "
@@ -130,31 +132,30 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
     width = config.get("d_model", config.get("hidden_size"))
     kind = f"{family.name}-{width}".lower() if family else ""
     device = device_of(given["device"])
-    dtype = "bfloat16" if dtype is None and given["quantize"] == "int4" else dtype
+    dtype = "bfloat16" if dtype is None and quantize == "int4" else dtype
     if isinstance(adapter, str):
         from s3dlm.models.lora import read_adapter
 
         adapter = read_adapter(adapter)
-    options = {
-        "device": device, "dtype": dtype_of(dtype, device), "mask_id": given["mask_id"],
-        "trusted": given["trust_remote_code"], "adapter": adapter,
-    }  # fmt: skip
+    how = Loading(
+        device, dtype_of(dtype, device), given["mask_id"], given["trust_remote_code"], adapter,
+        given["block"], quantize, given["progress"],
+    )  # fmt: skip
     if family is not None and model_type not in MODEL_TYPES:
         from s3dlm.models.checkpoint import load_native
 
-        options |= {option: given[option] for option in ("block", "progress", "quantize")}
-        model = load_native(name, folder, family, **options)
-    elif given["quantize"] is not None:
+        model = load_native(name, folder, family, how)
+    elif quantize is not None:
         raise SettingsError(
-            f"quantize={given['quantize']!r} is for native models, and {name!r} is none: leave it out; "
+            f"quantize={quantize!r} is for native models, and {name!r} is none: leave it out; "
             "`s3dlm list models` says which families are native"
         )
     elif model_type in MODEL_TYPES:
-        model = MODEL_TYPES.find(model_type)(name, folder, **options)
+        model = MODEL_TYPES.find(model_type)(name, folder, how)
     else:
         from s3dlm.models.hf import load_with_transformers
 
-        model = load_with_transformers(name, folder, **options)
+        model = load_with_transformers(name, folder, how)
     return replace(
         model,
         defaults=defaults_in(folder) if (folder / DEFAULTS_FILE).is_file() else model.defaults,
