@@ -190,24 +190,24 @@ def test_a_row_of_a_batch_is_the_single_run_but_for_rounding_and_the_prefix_is_r
     assert seen == [30, CANVAS]
 
 
-@pytest.mark.parametrize("method", ["s3", "revise", "best_of_k", "top_n", "tilting", "restarts"])
+@pytest.mark.parametrize("method", ["s3", "revise", "best_of_k", "tilting"])
 def test_every_kind_of_method_runs_and_company_changes_nothing(method: str) -> None:
     chosen = model(entropy_bound=1.0)
-    usual = {**SETTINGS, "particles": 2, "budget": 24, "look_aheads": 2}
+    usual = {**SETTINGS, "steps": 6, "particles": 2, "budget": 14, "look_aheads": 2}
     settings = Settings.over(method, [usual], {})
-    questions = [f"question {i}" for i in range(3)]
+    questions = ["question 1", "another, longer question"]
     together = s3dlm.generate_batch(chosen, questions, settings=settings)
     alone = [s3dlm.generate(chosen, one, settings=settings) for one in questions]
     assert [one.token_ids for one in together] == [one.token_ids for one in alone]
-    assert all(one.nfe <= 24 for one in alone)
+    assert all(one.nfe <= 14 for one in alone)
 
 
 def test_64_concurrent_requests_answer_as_each_alone() -> None:
     chosen = model(entropy_bound=2.0)
-    settings = Settings("s3", **{**SETTINGS, "gen_length": 16, "steps": 3}, particles=2)
+    settings = Settings("s3", **{**SETTINGS, "gen_length": 16, "steps": 2}, particles=2)
     questions = [f"question {i}" + " and more" * (i % 5) for i in range(64)]
     together = s3dlm.generate_batch(chosen, questions, settings=settings, max_rows=1000)
-    for index in range(0, 64, 7):
+    for index in range(0, 64, 13):
         alone = s3dlm.generate(chosen, questions[index], settings=settings)
         assert (together[index].token_ids, together[index].nfe) == (alone.token_ids, alone.nfe)
 
