@@ -202,3 +202,5 @@ def test_every_family_is_listed_with_what_was_proven() -> None:
         "greedy decoding: " in str(row["proven"]) and row["support"] for row in rows.values()
     )
     assert {row.family for row in known.KNOWN.values()} <= set(rows)
+    unseen = {row.family for row in known.KNOWN.values() if row.notes == known.UNSEEN}
+    assert unseen == {"Nemotron-Labs-Diffusion", "DiffusionGemma"}

@@ -189,6 +189,11 @@ def load(name: str, folder: Path, how: Loading) -> Model:
 
     if how.mask_id is not None:
         raise SettingsError(f"{name} has no mask; got mask_id={how.mask_id}: leave it out")
+    if how.adapter is not None:
+        raise SettingsError(
+            f"adapter={how.adapter.name!r} cannot be merged into {name}: its encoder and its decoder share "
+            "their weights, and an adapter changes each by itself; leave it out"
+        )
     tokenizer = load_tokenizer(folder, trust_remote_code=how.trusted)
     inner = pretrained(DiffusionGemmaForBlockDiffusion, name, folder, how)
     stated = read_json(folder / FILE) if (folder / FILE).is_file() else {}

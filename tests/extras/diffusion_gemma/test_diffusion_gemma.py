@@ -25,7 +25,8 @@ from s3dlm.extras.diffusion_gemma import DiffusionGemma, noise_of
 from s3dlm.job import prepare
 from s3dlm.models.base import Loading, Model, Noise
 from s3dlm.models.forward import Forward
-from s3dlm.search.particles import CanvasPredictions
+from s3dlm.models.lora import Adapter
+from s3dlm.search.particles import Canvas, CanvasPredictions
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer
 from tests.models.checkpoints import write_tokenizer
@@ -173,6 +174,29 @@ def test_vectors_condition_as_full_logits_do() -> None:
     assert not torch.allclose(denoiser.head(denoiser.encode_canvas(prefix, tokens, None)), got)
 
 
+def test_children_inherit_what_conditions_them_and_the_memo_knows_it() -> None:
+    chosen, rng = model(), np.random.default_rng(0)
+    process = prepare(chosen, Job("why?", settings=Settings("baseline", **SETTINGS))).process
+    forward, parents = Forward(chosen.denoiser), process.start(2, rng)
+    (value,) = forward([process.ask(parents, 0, rng)])
+    which = np.array([0, 0, 1])
+    prediction = CanvasPredictions(value, which, 2)
+    children = process.expand(parents.take(which), prediction, np.array([0, 1, 0]), 0, rng)
+    assert not np.array_equal(value.vectors[0], value.vectors[1])
+    for state, parent in zip(children.state, which, strict=True):
+        np.testing.assert_array_equal(state.vectors, value.vectors[parent])
+    first, copied = children.keys()[0], children.take(np.array([0, 2, 0]))  # as by resampling
+    assert [key == first for key in Canvas.keys(copied)] == [True, False, True]
+    np.testing.assert_array_equal(copied.state[2].vectors, value.vectors[0])
+    other = children.state[2]  # the same tokens and noise, conditioned by another prediction
+    copied.state[1] = dataclasses.replace(copied.state[0], vectors=other.vectors, told=other.told)
+    copied.tokens[1] = copied.tokens[0]
+    assert [key == first for key in Canvas.keys(copied)] == [True, False, True]
+    (found,) = forward([process.ask(copied, 1, rng)])
+    np.testing.assert_array_equal(found.top_logp[0], found.top_logp[2])
+    assert not np.allclose(found.top_logp[0], found.top_logp[1])
+
+
 def test_a_row_of_a_batch_is_the_single_run_but_for_rounding_and_the_prefix_is_read_once() -> None:
     denoiser = model().denoiser
     tokens = torch.randint(0, VOCABULARY, (4, CANVAS), generator=torch.Generator().manual_seed(4))
@@ -225,6 +249,11 @@ def test_a_checkpoint_loads_by_its_model_type(tmp_path: Path) -> None:
     assert loaded.defaults.settings["*"]["steps"] == CANVAS
     with pytest.raises(SettingsError, match="has no mask"):
         diffusion_gemma.load("gemma", tmp_path, dataclasses.replace(how, mask_id=3))
+    adapter = Adapter("mine", None, {}, {}, {})
+    with pytest.raises(
+        SettingsError, match=r"adapter='mine' cannot be merged into gemma: .* leave it out"
+    ):
+        diffusion_gemma.load("gemma", tmp_path, dataclasses.replace(how, adapter=adapter))
 
 
 def test_its_decoding_is_read_from_its_files() -> None:
