@@ -198,7 +198,6 @@ class Loading:
     trusted: bool = False  # whether Python files of its repository may run
     adapter: Adapter | None = None  # what is added to its weights
     block: int | None = None  # overrules the size of its causal blocks; 0: none
-    quantize: str | None = None
     progress: bool = False  # whether a bar is shown while large weights are read
 
 

@@ -115,8 +115,7 @@ def _block_layout(config: TransformerConfig, names: TensorNames, index: int) -> 
 
 
 def load_native(name: str, folder: Path, family: Family, how: Loading) -> Model:
-    """A model of a family that the native network runs; weights that become small are read into the
-    host's memory first."""
+    """A model of a family that the native network runs."""
     stated = read_json(folder / "config.json")
     order = integer(stated, "grid_order", default=None)
     tokenizer: GridTokenizer | TextTokenizer
@@ -126,16 +125,11 @@ def load_native(name: str, folder: Path, family: Family, how: Loading) -> Model:
         tokenizer = load_tokenizer(folder, trust_remote_code=how.trusted)
     mask_id = find_mask_id(stated, name, tokenizer.inner, family, how.mask_id)
     config = family.read(stated, family, mask_id)
-    block, quantize = how.block, how.quantize
+    block = how.block
     if block is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
         block = BD3LM_BLOCK  # no file states it: these are told by their names alone
     if block is not None:
         config = replace(config, causal_block=block or None)
-    if quantize is not None:
-        from s3dlm.models import quantize as small
-
-        small.check_quantize(quantize, how.dtype)
-    home = how.device if quantize is None else torch.device("cpu")
     files = shards(folder)
     slots = _checked_layout(folder, config, family, files)
     with torch.device("meta"):
@@ -148,7 +142,7 @@ def load_native(name: str, folder: Path, family: Family, how: Loading) -> Model:
                 continue
             if slot.parameter not in state:
                 shape = network.get_parameter(slot.parameter).shape
-                state[slot.parameter] = torch.empty(shape, dtype=how.dtype, device=home)
+                state[slot.parameter] = torch.empty(shape, dtype=how.dtype, device=how.device)
             rows = slot.of(state)
             rows.copy_(tensor)
             advance(rows.nbytes)
@@ -156,9 +150,6 @@ def load_native(name: str, folder: Path, family: Family, how: Loading) -> Model:
         how.adapter.merge({stored: slot.of(state) for stored, slot in slots.items()})
     network.load_state_dict(state, strict=True, assign=True)
     network.requires_grad_(False).eval()
-    if quantize is not None:
-        del state, rows
-        network = small.quantize_weights(network, quantize, how.device)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), family.end_tokens)
     return Model(name, network, tokenizer, ends)
 
