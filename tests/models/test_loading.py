@@ -120,20 +120,17 @@ def test_a_config_we_write_is_read_back_as_it_was() -> None:
 # The tokenizer
 
 
-def test_chat_is_the_template_then_the_prefill(folder: Path) -> None:
+def test_chat_is_the_template_then_the_prefill_or_the_bare_text(
+    folder: Path, tmp_path: Path
+) -> None:
     tokenizer = load(str(folder)).tokenizer
     ids = tokenizer.chat("2 + 2?", prefill="<reasoning>")
     expected = "<|startoftext|>[user] 2 + 2?<|eot_id|>[assistant] <reasoning>"
     assert tokenizer.decode(ids) == expected
-    assert ids[0] == 256
     assert ids == tokenizer.chat("2 + 2?") + tokenizer.encode("<reasoning>")
-    assert all(type(i) is int for i in ids)
-
-
-def test_without_a_template_chat_is_the_bare_text(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "base", LLADA, llada_tensors(LLADA), template=None)
-    tokenizer = load(str(folder)).tokenizer
-    assert tokenizer.decode(tokenizer.chat("Once", " upon")) == "Once upon"
+    base = write_folder(tmp_path / "base", LLADA, llada_tensors(LLADA), template=None)
+    bare = load(str(base)).tokenizer
+    assert bare.decode(bare.chat("Once", " upon")) == "Once upon"
 
 
 # What is wrong is named
