@@ -19,8 +19,9 @@ import s3dlm
 from benchmarks.models import TASKS
 from benchmarks.prefix_cache import right
 from s3dlm.evaluation.statistics import bootstrap
+from s3dlm.extras.quantize import QUANTIZATIONS, quantize_weights
+from s3dlm.models.device import stored
 from s3dlm.models.folder import defaults_of
-from s3dlm.models.quantize import QUANTIZATIONS, quantize_weights, stored
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from s3dlm.settings import Settings
 

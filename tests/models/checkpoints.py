@@ -1,8 +1,4 @@
-"""Small random checkpoints of the native families, and the dense forward written from the definition.
-
-Nothing here imports the package: the reference is one row, one head, one position pair at a time,
-from the stored tensors under their stored names, so that a shared mistake is unlikely.
-"""
+"""Small random checkpoints; nothing here imports the package, so that a shared mistake is unlikely."""
 
 from __future__ import annotations
 
@@ -32,13 +28,6 @@ LLADA: dict[str, Any] = {
 _LLAMA: dict[str, Any] = {
     "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu",
     "rms_norm_eps": 1e-6, "rope_scaling": None, "tie_word_embeddings": False, "eos_token_id": 257,
-}  # fmt: skip
-
-DREAM: dict[str, Any] = _LLAMA | {
-    "model_type": "Dream", "architectures": ["DreamModel"],
-    "auto_map": {"AutoModel": "modeling_dream.DreamModel"}, "vocab_size": 300,
-    "num_hidden_layers": 2, "intermediate_size": 48, "rope_theta": 1000000.0,
-    "max_position_embeddings": 131072, "use_sliding_window": False, "mask_token_id": 259,
 }  # fmt: skip
 
 LLADA_MOE: dict[str, Any] = _LLAMA | {
@@ -92,36 +81,34 @@ def llada_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
     return random_tensors(shapes, seed)
 
 
-def llama_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
-    """Dream, LLaDA-MoE and LLaDA2, each under the names that its checkpoints have."""
-    width, dream = config["hidden_size"], config["model_type"] == "Dream"
-    fused = config["model_type"] == "llada2_moe"
+def moe_tensors(config: dict[str, Any]) -> dict[str, Tensor]:
+    """LLaDA-MoE and LLaDA2, each under the names that its checkpoints have, in the order of old: the
+    expected values belong to these very numbers."""
+    width, fused = config["hidden_size"], config["model_type"] == "llada2_moe"
     size = config.get("head_dim") or width // config["num_attention_heads"]
     queries, keys = (size * config[f"num_{part}_heads"] for part in ("attention", "key_value"))
     table = "model.word_embeddings.weight" if fused else "model.embed_tokens.weight"
     shapes: Shapes = {table: (config["vocab_size"], width)}
     for index in range(config["num_hidden_layers"]):
+        attention = {
+            "attention.query_key_value": (queries + 2 * keys, width),
+            "attention.query_layernorm": (size,), "attention.key_layernorm": (size,),
+            "attention.dense": (width, queries),
+        } if fused else {
+            "self_attn.q_proj": (queries, width), "self_attn.k_proj": (keys, width),
+            "self_attn.v_proj": (keys, width), "self_attn.o_proj": (width, queries),
+            "self_attn.q_norm": (size,), "self_attn.k_norm": (size,),
+        }  # fmt: skip
+        norms: Shapes = {
+            "input_layernorm": (width,),
+            **attention,
+            "post_attention_layernorm": (width,),
+        }
         layer = f"model.layers.{index}."
-        shapes[f"{layer}input_layernorm.weight"] = (width,)
-        if fused:
-            shapes[f"{layer}attention.query_key_value.weight"] = (queries + 2 * keys, width)
-            for name in ("query_layernorm", "key_layernorm"):
-                shapes[f"{layer}attention.{name}.weight"] = (size,)
-            shapes[f"{layer}attention.dense.weight"] = (width, queries)
-        else:
-            for name, rows in (("q_proj", queries), ("k_proj", keys), ("v_proj", keys)):
-                shapes[f"{layer}self_attn.{name}.weight"] = (rows, width)
-                if dream:
-                    shapes[f"{layer}self_attn.{name}.bias"] = (rows,)
-            shapes[f"{layer}self_attn.o_proj.weight"] = (width, queries)
-            for name in () if dream else ("q_norm", "k_norm"):
-                shapes[f"{layer}self_attn.{name}.weight"] = (size,)
-        shapes[f"{layer}post_attention_layernorm.weight"] = (width,)
+        shapes |= {f"{layer}{name}.weight": shape for name, shape in norms.items()}
         shapes |= _feeds(config, layer, index)
-    shapes["model.norm.weight"] = (width,)
-    if not config["tie_word_embeddings"]:
-        shapes["lm_head.weight"] = (config["vocab_size"], width)
-    return random_tensors(shapes, seed)
+    shapes |= {"model.norm.weight": (width,), "lm_head.weight": (config["vocab_size"], width)}
+    return random_tensors(shapes, 0)
 
 
 def _feeds(config: dict[str, Any], layer: str, index: int) -> Shapes:
@@ -157,69 +144,6 @@ def random_tensors(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, T
         norm = len(shape) == 1 and not name.endswith("bias")
         tensors[name] = 1 + noise / 10 if norm else noise / math.sqrt(shape[-1])
     return tensors
-
-
-def reference_logits(
-    config: dict[str, Any], tensors: dict[str, Tensor], tokens: list[int]
-) -> Tensor:
-    """Logits of one row, (length, vocabulary): the architecture as its papers define it."""
-    tensors = {name: tensor.double() for name, tensor in tensors.items()}
-    dream = config["model_type"] == "Dream"
-    if dream:
-        names = ("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-        names += ("self_attn.o_proj", "post_attention_layernorm")
-        names += ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-        root, table, last, out = "model.layers.", "model.embed_tokens", "model.norm", "lm_head"
-        heads, few = config["num_attention_heads"], config["num_key_value_heads"]
-        layers = config["num_hidden_layers"]
-    else:
-        names = ("attn_norm", "q_proj", "k_proj", "v_proj", "attn_out", "ff_norm")
-        names += ("ff_proj", "up_proj", "ff_out")
-        base = "model.transformer."
-        root, table, last, out = f"{base}blocks.", f"{base}wte", f"{base}ln_f", f"{base}ff_out"
-        heads, few, layers = config["n_heads"], config["n_kv_heads"], config["n_layers"]
-    x = torch.stack([tensors[f"{table}.weight"][token] for token in tokens])
-    size, epsilon, theta = x.shape[1] // heads, config["rms_norm_eps"], config["rope_theta"]
-    for index in range(layers):
-        norm1, q, k, v, o, norm2, gate, up, down = (f"{root}{index}.{name}" for name in names)
-        h = _rms(x, tensors[f"{norm1}.weight"], epsilon)
-        query, key, value = (_affine(h, tensors, name) for name in (q, k, v))
-        attended = []
-        for head in range(heads):
-            group = head // (heads // few)
-            one = slice(head * size, (head + 1) * size)
-            shared = slice(group * size, (group + 1) * size)
-            turned = _turn(query[:, one], theta) @ _turn(key[:, shared], theta).T
-            attended.append(torch.softmax(turned / math.sqrt(size), -1) @ value[:, shared])
-        x = x + _affine(torch.cat(attended, -1), tensors, o)
-        h = _rms(x, tensors[f"{norm2}.weight"], epsilon)
-        gated = _affine(h, tensors, gate)
-        x = x + _affine(gated * torch.sigmoid(gated) * _affine(h, tensors, up), tensors, down)
-    x = _rms(x, tensors[f"{last}.weight"], epsilon)
-    logits = x @ tensors.get(f"{out}.weight", tensors[f"{table}.weight"]).T
-    return torch.cat((logits[:1], logits[:-1])) if dream else logits
-
-
-def _rms(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    return weight * x / torch.sqrt((x**2).mean(-1, keepdim=True) + epsilon)
-
-
-def _affine(x: Tensor, tensors: dict[str, Tensor], name: str) -> Tensor:
-    y = x @ tensors[f"{name}.weight"].T
-    return y + tensors[f"{name}.bias"] if f"{name}.bias" in tensors else y
-
-
-def _turn(x: Tensor, theta: float) -> Tensor:
-    """Pair (i, i + half) of position p turns by the angle p·θ^(−2i/size)."""
-    length, size = x.shape
-    turned = torch.empty_like(x)
-    for position in range(length):
-        for i in range(size // 2):
-            angle = position * theta ** (-2 * i / size)
-            a, b = x[position, i], x[position, i + size // 2]
-            turned[position, i] = a * math.cos(angle) - b * math.sin(angle)
-            turned[position, i + size // 2] = b * math.cos(angle) + a * math.sin(angle)
-    return turned
 
 
 def write_folder(

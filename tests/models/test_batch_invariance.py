@@ -123,3 +123,19 @@ def test_bfloat16_rows_are_their_own_too() -> None:
     together = model.encode(tokens)
     assert torch.equal(model.encode(tokens[:1]), together[:1])
     assert torch.equal(padded(model, tokens[:3], 160), together[:3])
+
+
+def test_what_inference_keeps_does_not_poison_training() -> None:
+    model = network(SMALL).requires_grad_(True)
+    text = some_tokens(4, 24)
+    with torch.inference_mode():
+        model.encode(text)
+    optimiser, losses = torch.optim.AdamW(model.parameters(), lr=1e-2), []
+    for _ in range(12):
+        loss = F.cross_entropy(model(text).flatten(0, 1), text.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert losses[-1] < losses[0] - 1

@@ -4,10 +4,8 @@ transformers: no cache, whole rows, a mask that is written out."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -27,29 +25,20 @@ from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.trace import TraceEncoder
 from tests.fakes import ByteTokenizer, FakeDenoiser, events_of, fake_model
-from tests.models.checkpoints import llama_tensors, write_folder
-from tests.models.test_families import BLOCKS, MOE_CASES, folder_of, reference
+from tests.models.checkpoints import moe_tensors, write_folder
+from tests.models.references import CASES, attending, in_bytes, reference
+from tests.models.test_families import MOE_CASES
 
 MASK, LENGTH = 259, 40
 Logits = Callable[[list[int]], Tensor]  # of every position of a row
 
 
-@cache
-def pair(case: str, block: int | None = None) -> tuple[Any, Model]:
-    """A network of transformers, and our model of its checkpoint, which talks in bytes."""
-    network = reference(case)
-    loaded = load(str(folder_of(case, network, Path(mkdtemp()))), block=block)
-    model = dataclasses.replace(loaded, tokenizer=ByteTokenizer(), end_ids=frozenset())
-    return network, model
+def logits_of(case: str, block: int) -> Logits:
+    """Of the network of transformers, in which no position sees what is behind its block."""
 
-
-def logits_of(network: Any, block: int) -> Logits:
-    @torch.inference_mode()
     def run(row: list[int]) -> Tensor:
         number = torch.arange(len(row)) // block
-        hidden = number[:, None] < number[None, :]
-        mask = torch.zeros(1, 1, len(row), len(row)).masked_fill(hidden, -torch.inf)
-        logits: Tensor = network(input_ids=torch.tensor([row]), attention_mask=mask).logits[0]
+        logits = attending(reference(case), row, number[:, None] < number[None, :])
         logits[:, MASK] = -torch.inf
         return logits.double()
 
@@ -167,64 +156,65 @@ PROMPTS = [8, 23, 61]  # that end with a block of 4 and 8, within one, and far o
 @pytest.mark.parametrize("case", ["sdar", "sdar, 16", "sdar_moe"])
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_is_sdars_sampler_with_a_threshold(case: str, prompt: int) -> None:
-    network, model = pair(case)
-    block, ids = BLOCKS[case], ByteTokenizer().chat(question(prompt))
-    expected = sdar(logits_of(network, block), ids, LENGTH, block, block, 0.05)
-    assert ours(model, prompt, reveal="threshold", reveal_threshold=0.05) == expected
+    block, ids = CASES[case].block, ByteTokenizer().chat(question(prompt))
+    assert block
+    expected = sdar(logits_of(case, block), ids, LENGTH, block, block, 0.05)
+    assert ours(in_bytes(case), prompt, reveal="threshold", reveal_threshold=0.05) == expected
 
 
 @pytest.mark.parametrize(("case", "per_block"), [("sdar", 1), ("sdar", 2), ("sdar, 16", 6)])
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_is_sdars_sampler_with_a_schedule(case: str, per_block: int, prompt: int) -> None:
-    network, model = pair(case)
-    block, ids = BLOCKS[case], ByteTokenizer().chat(question(prompt))
-    expected = sdar(logits_of(network, block), ids, LENGTH, block, per_block, None)
+    block, ids = CASES[case].block, ByteTokenizer().chat(question(prompt))
+    assert block
+    expected = sdar(logits_of(case, block), ids, LENGTH, block, per_block, None)
     steps = -(-LENGTH * per_block // block)
-    assert ours(model, prompt, steps=steps, block_length=min(block, LENGTH)) == expected
+    assert ours(in_bytes(case), prompt, steps=steps, block_length=min(block, LENGTH)) == expected
 
 
 @pytest.mark.parametrize(("block", "per_block"), [(8, 1), (8, 4), (4, 4)])
 @pytest.mark.parametrize("prompt", [8, 40])
 def test_greedy_is_bd3lms_sampler(block: int, prompt: int, per_block: int) -> None:
     """It pads prompts on the left to whole blocks; these need no padding."""
-    network, model = pair("a2d-qwen3", block)
-    ids = ByteTokenizer().chat(question(prompt))
-    expected = bd3lm(logits_of(network, block), ids, LENGTH, block, per_block)
+    ids, model = ByteTokenizer().chat(question(prompt)), in_bytes("a2d-qwen3", block)
+    expected = bd3lm(logits_of("a2d-qwen3", block), ids, LENGTH, block, per_block)
     assert ours(model, prompt, steps=LENGTH // block * per_block) == expected
 
 
 @pytest.mark.parametrize("small", [8, 2])
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_is_fast_dllm_v2s_sampler(small: int, prompt: int) -> None:
-    network, model = pair("fast-dllm v2, 8")
-    ids = ByteTokenizer().chat(question(prompt))
-    expected = fast_dllm_v2(logits_of(network, 8), ids, LENGTH, 8, small, 0.05)
-    found = ours(model, prompt, block_length=small, reveal="threshold", reveal_threshold=0.05)
-    assert found == expected
-
-
-@pytest.mark.parametrize(
-    ("case", "edit"),
-    [("sdar", 0.08), ("sdar, 16", 0.03)],
-)
-def test_greedy_is_llada21s_sampler_with_edits(case: str, edit: float) -> None:
-    network, model = pair(case)
-    block, replaced = BLOCKS[case], 0
+    case, ids = "fast-dllm v2, 8", ByteTokenizer().chat(question(prompt))
+    expected = fast_dllm_v2(logits_of(case, 8), ids, LENGTH, 8, small, 0.05)
     rule = {"reveal": "threshold", "reveal_threshold": 0.05}
-    for prompt in (15, 32):
+    assert ours(in_bytes(case), prompt, block_length=small, **rule) == expected
+
+
+def check_edits(
+    logits: Logits, model: Model, block: int, edit: float, prompts: Sequence[int] = (15, 32)
+) -> None:
+    replaced, rule = 0, {"reveal": "threshold", "reveal_threshold": 0.05}
+    for prompt in prompts:
         ids = ByteTokenizer().chat(question(prompt))
-        expected, some = llada21(logits_of(network, block), ids, LENGTH, block, 0.05, edit)
+        expected, some = llada21(logits, ids, LENGTH, block, 0.05, edit)
         assert ours(model, prompt, edit_threshold=edit, **rule) == expected
         replaced += some
     assert replaced > 0
 
 
+@pytest.mark.parametrize(("case", "edit"), [("sdar", 0.08), ("sdar, 16", 0.03)])
+def test_greedy_is_llada21s_sampler_with_edits(case: str, edit: float) -> None:
+    block = CASES[case].block
+    assert block
+    check_edits(logits_of(case, block), in_bytes(case), block, edit)
+
+
 def test_a_mixture_of_llada2_edits_as_its_sampler(tmp_path: Path) -> None:
     """Its network's logits are proven in test_families; here they come from whole rows, uncached."""
     config = MOE_CASES["llada2"] | {"max_position_embeddings": 128}
-    loaded = load(str(write_folder(tmp_path / "llada2", config, llama_tensors(config))))
+    loaded = load(str(write_folder(tmp_path / "llada2", config, moe_tensors(config))))
     model = dataclasses.replace(loaded, tokenizer=ByteTokenizer(), end_ids=frozenset())
-    network, replaced = model.denoiser, 0
+    network = model.denoiser
     assert isinstance(network, Transformer)
 
     @torch.inference_mode()
@@ -233,27 +223,20 @@ def test_a_mixture_of_llada2_edits_as_its_sampler(tmp_path: Path) -> None:
         values[:, network.config.mask_id] = -torch.inf
         return values
 
-    for prompt in (15, 32):
-        ids = ByteTokenizer().chat(question(prompt))
-        expected, some = llada21(logits, ids, LENGTH, 8, 0.05, 0.02)
-        found = ours(model, prompt, edit_threshold=0.02, reveal="threshold", reveal_threshold=0.05)
-        assert found == expected
-        replaced += some
-    assert replaced > 0
+    check_edits(logits, model, 8, 0.02, [15])
 
 
 def test_edits_are_refused_where_they_cannot_be_made() -> None:
     with pytest.raises(SettingsError, match="needs reveal='threshold'"):
-        s3dlm.generate(pair("sdar")[1], "why?", edit_threshold=0.9, gen_length=16, steps=8)
+        s3dlm.generate(in_bytes("sdar"), "why?", edit_threshold=0.9, gen_length=16, steps=8)
     settings = Settings("s3", edit_threshold=0.9, reveal="threshold")
     with pytest.raises(SettingsError, match="not supported by tiny, which has no blocks"):
         s3dlm.generate("tiny", "why?", settings=settings)
 
 
-@pytest.mark.parametrize("method", ["s3", "particle_gibbs"])
-def test_a_search_edits_too_and_batched_is_unbatched(method: str) -> None:
+def test_a_search_edits_too_and_batched_is_unbatched() -> None:
     model, settings = searched(
-        "sdar", method, reveal="threshold", reveal_threshold=0.1, edit_threshold=0.1
+        "sdar", "particle_gibbs", reveal="threshold", reveal_threshold=0.1, edit_threshold=0.1
     )
     questions = [question(length) for length in (16, 30)]
     together = s3dlm.generate_batch(model, questions, settings=settings)
@@ -275,7 +258,7 @@ ENDING = 65  # a token that random networks like well enough to end some answers
 
 
 def searched(case: str, method: str, **options: Any) -> tuple[Model, Settings]:
-    model = dataclasses.replace(pair(case)[1], end_ids=frozenset({ENDING}))
+    model = dataclasses.replace(in_bytes(case), end_ids=frozenset({ENDING}))
     if method in ("lookum", "unmaskfork"):  # they reveal by the schedule, whose steps then count
         options = {}
     if (
@@ -341,7 +324,8 @@ def test_the_look_ahead_is_complete_up_to_the_open_blocks_end(
 ) -> None:
     model, settings = searched(case, "s3", reveal=reveal, reveal_threshold=0.1)
     model = dataclasses.replace(model, end_ids=frozenset())
-    block, seen = BLOCKS[case], []
+    block, seen = CASES[case].block, list[str]()
+    assert block
 
     def verifier(asked: str, text: str, confidence: float) -> float:
         seen.append(text)
@@ -364,7 +348,7 @@ def test_the_look_ahead_is_complete_up_to_the_open_blocks_end(
 
 
 def test_too_few_steps_for_the_models_blocks_are_refused() -> None:
-    model = pair("sdar")[1]
+    model = in_bytes("sdar")
     with pytest.raises(SettingsError, match="one step per block of 4; choose steps from 10 to 40"):
         s3dlm.generate(
             model, "why?", method="baseline", gen_length=40, steps=5, block_length=40, temperature=0
@@ -372,7 +356,7 @@ def test_too_few_steps_for_the_models_blocks_are_refused() -> None:
 
 
 def test_an_answer_never_exceeds_the_context_or_the_length_asked_for() -> None:
-    model = pair("sdar, 16")[1]
+    model = in_bytes("sdar, 16")
     settings = Settings("baseline", gen_length=5, steps=5, block_length=5, temperature=0)
     result = s3dlm.generate(model, question(101), settings=settings)
     assert result.survivors[0].tokens == 5

@@ -1,16 +1,16 @@
-"""The prefix cache: exact for block-causal models, an option for others, the same in any batch. And the
-cache of whole rows, which changes the work and never the results."""
+"""The prefix cache: exact for block-causal models, an option for others; the dual cache, an approximation;
+and the cache of whole rows, which changes the work and never the results. All the same in any batch."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import gc
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from benchmarks.fast import fast_dllm
 
 import s3dlm
 from s3dlm.errors import SettingsError
@@ -29,16 +29,19 @@ SETTINGS = Settings("s3", gen_length=48, steps=12, block_length=BLOCK, temperatu
 QUESTIONS = [f"What is {i} + {i * i}?" + " Think." * (i % 3) for i in range(4)]
 
 
-def network(causal_block: int | None, *, cache: bool, shift: bool = False) -> Transformer:
-    return random_network(
+def network(
+    causal_block: int | None, *, cache: bool = False, shift: bool = False, dual: int | None = None
+) -> Transformer:
+    made = random_network(
         width=64, layers=3, hidden=96, key_value_heads=2, qk_norm=True, causal_block=causal_block,
         shift=shift, cache=cache,
     )  # fmt: skip
+    made.dual_cache = dual
+    return made
 
 
-def model(causal_block: int | None, *, cache: bool) -> Model:
-    denoiser = network(causal_block, cache=cache)
-    return Model("small", denoiser, ByteTokenizer(), frozenset({END}))
+def model(causal_block: int | None, **how: Any) -> Model:
+    return Model("small", network(causal_block, **how), ByteTokenizer(), frozenset({END}))
 
 
 def watched(denoiser: Transformer) -> list[int]:
@@ -73,30 +76,53 @@ def revealing(seed: int, prompt: np.ndarray) -> list[Rows]:
     return found
 
 
+def exact(one: Transformer, other: Transformer, *prompts: int) -> list[bool]:
+    """Of each step, whether two networks say the same of its rows."""
+    forwards, told = (Forward(one), Forward(other)), []
+    for size in prompts or (23,):
+        for rows in revealing(1, np.arange(size) + 40):
+            (a,), (b,) = (forward([rows]) for forward in forwards)
+            same = np.array_equal(a.top, b.top) and np.array_equal(a.draws, b.draws)
+            told.append(same and np.allclose(a.top_logp, b.top_logp, atol=1e-5))
+    return told
+
+
 @pytest.mark.parametrize("shift", [False, True])
 @pytest.mark.parametrize("block", [4, BLOCK])
-@pytest.mark.parametrize("prompt_length", [16, 23, 37])
-def test_in_a_block_causal_model_the_cache_changes_nothing(
-    prompt_length: int, block: int, shift: bool
-) -> None:
-    cached, plain = (Forward(network(block, cache=cache, shift=shift)) for cache in (True, False))
-    for rows in revealing(1, np.arange(prompt_length) + 40):
-        (one,), (other,) = cached([rows]), plain([rows])
-        np.testing.assert_array_equal(one.top, other.top)
-        np.testing.assert_array_equal(one.draws, other.draws)
-        np.testing.assert_allclose(one.top_logp, other.top_logp, atol=1e-5)
+def test_in_a_block_causal_model_the_cache_changes_nothing(block: int, shift: bool) -> None:
+    cached, plain = (network(block, cache=cache, shift=shift) for cache in (True, False))
+    assert all(exact(cached, plain, 16, 23))
 
 
 @pytest.mark.parametrize("shift", [False, True])  # True: as in Dream
-def test_in_a_bidirectional_model_it_does(shift: bool) -> None:
-    cached, plain = (Forward(network(None, cache=cache, shift=shift)) for cache in (True, False))
-    pairs = [(cached([rows])[0], plain([rows])[0]) for rows in revealing(1, np.arange(23) + 40)]
-    exact = [np.array_equal(one.top_logp, other.top_logp) for one, other in pairs]
-    assert exact == [step % 8 == 0 for step in range(24)]  # exact when a block opens
+@pytest.mark.parametrize(
+    ("how", "every"),
+    [({"cache": True}, 8), ({"dual": 0}, 8), ({"dual": 4}, 4), ({"dual": 3}, None), ({"dual": 1}, 1)],
+)  # fmt: skip
+def test_in_a_bidirectional_model_it_is_exact_where_a_row_is_run_whole(
+    how: dict[str, Any], every: int | None, shift: bool
+) -> None:
+    # Blocks open at every eighth step; three does not divide eight, so it counts anew there.
+    expected = [step % 8 % (every or 3) == 0 for step in range(24)]
+    assert exact(network(None, shift=shift, **how), network(None, shift=shift)) == expected
+
+
+@pytest.mark.parametrize("block", [16, 32])
+def test_greedy_decoding_with_the_dual_cache_equals_the_published_rule(block: int) -> None:
+    """Fast-dLLM's decoding, written out, token for token."""
+    plain, cached = s3dlm.load("tiny"), s3dlm.load("tiny", dual_cache=0)
+    for question in ("Target: 15 Numbers: 10, 1, 6", "Target: 7 Numbers: 1, 2, 4"):
+        result = s3dlm.generate(
+            cached, question, method="baseline", temperature=0.0, reveal="threshold",
+            reveal_threshold=0.9, gen_length=64, block_length=block,
+        )  # fmt: skip
+        ids = fast_dllm(plain.denoiser, plain.tokenizer.chat(question), 64, block, 0.9)
+        end = next((at for at, token in enumerate(ids) if token in plain.end_ids), len(ids))
+        assert result.text == plain.tokenizer.decode(ids[:end])
 
 
 def test_a_block_causal_network_sees_no_later_block() -> None:
-    causal, both_ways = network(BLOCK, cache=False), network(None, cache=False)
+    causal, both_ways = network(BLOCK), network(None)
     tokens = torch.randint(0, 255, (2, 64), generator=torch.Generator().manual_seed(0))
     other = tokens.clone()
     other[:, 32:] = MASK
@@ -104,14 +130,15 @@ def test_a_block_causal_network_sees_no_later_block() -> None:
     assert not torch.equal(both_ways.encode(tokens)[:, :32], both_ways.encode(other)[:, :32])
 
 
-def test_only_what_follows_the_prefix_is_forwarded() -> None:
-    denoiser = network(None, cache=True)
+@pytest.mark.parametrize("how", [{"cache": True}, {"dual": 0}], ids=["prefix", "dual"])
+def test_only_what_follows_the_prefix_or_only_the_open_block_is_run(how: dict[str, Any]) -> None:
+    denoiser = network(None, **how)
     seen = watched(denoiser)
     forward = Forward(denoiser)
     for rows in revealing(2, np.arange(37)):
         forward([rows])
-    whole = 37 + 48
-    assert seen == [length for start in (48, 32, 16) for length in (whole, *[start] * 7)]
+    starts = (48, 32, 16) if "cache" in how else (BLOCK,) * 3
+    assert seen == [length for start in starts for length in (37 + 48, *[start] * 7)]
 
 
 @pytest.mark.parametrize("prompt_length", [32, 37])
@@ -119,7 +146,7 @@ def test_cost_grows_with_the_open_block_of_a_block_causal_model(prompt_length: i
     """The process asks up to the open block's end; finished blocks are never run again."""
     denoiser = network(BLOCK, cache=True)
     seen = watched(denoiser)
-    forward, plain = Forward(denoiser), Forward(network(BLOCK, cache=False))
+    forward, plain = Forward(denoiser), Forward(network(BLOCK))
     first = -prompt_length % BLOCK or BLOCK  # the answer's first block is what the prompt leaves
     prompt, random = np.arange(prompt_length), np.random.default_rng(0)
     canvas = np.full((2, first + 2 * BLOCK), MASK)
@@ -147,13 +174,18 @@ def plain(result: Result) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(
-    ("causal_block", "method"),
-    [(None, "s3"), (None, "hex"), (BLOCK, "s3"), (BLOCK, "particle_gibbs")],
-)
-def test_batched_is_unbatched_with_the_cache_too(causal_block: int | None, method: str) -> None:
-    cached, settings = model(causal_block, cache=True), SETTINGS.replace(method=method)
-    batched = s3dlm.generate_batch(cached, QUESTIONS, settings=settings, max_rows=1000)
-    alone = [s3dlm.generate(cached, question, settings=settings) for question in QUESTIONS]
+    ("block", "how", "method"),
+    [
+        (None, {"cache": True}, "s3"), (BLOCK, {"cache": True}, "particle_gibbs"),
+        (None, {"dual": 3}, "s3"), (None, {"dual": 3}, "revise"),
+    ],
+)  # fmt: skip
+def test_batched_is_unbatched_with_caches_too(
+    block: int | None, how: dict[str, Any], method: str
+) -> None:
+    settings = Settings(method, gen_length=48, steps=12, block_length=BLOCK, temperature=1.0)
+    batched = s3dlm.generate_batch(model(block, **how), QUESTIONS, settings=settings)
+    alone = [s3dlm.generate(model(block, **how), one, settings=settings) for one in QUESTIONS]
     assert [plain(one) for one in batched] == [plain(one) for one in alone]
 
 
@@ -161,7 +193,7 @@ def test_neither_small_batches_nor_a_full_cache_make_company_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cached = model(None, cache=True)
-    jobs = [s3dlm.Job(question, settings=SETTINGS) for question in QUESTIONS]
+    jobs = [s3dlm.Job(question, settings=SETTINGS) for question in QUESTIONS[:3]]
 
     def found(**options: int) -> list[object]:
         events = s3dlm.run(cached, jobs, max_rows=1000, **options)
@@ -187,12 +219,28 @@ def test_a_search_leaves_nothing_behind() -> None:
     assert len(forward.prefixes.searches) == 1
 
 
-def test_the_cache_is_off_by_default_and_refused_where_it_cannot_work() -> None:
+def test_caches_are_off_by_default_and_refused_where_they_cannot_work() -> None:
     tiny = s3dlm.load("tiny")
     assert Forward(tiny.denoiser).prefixes is None
+    assert tiny.denoiser.dual_cache is None
     assert Forward(s3dlm.load("tiny", prefix_cache=True).denoiser).prefixes is not None
-    with pytest.raises(SettingsError, match="prefix_cache"):
-        s3dlm.load("tiny", prefix_cache=True, compile=True)
+    refused: tuple[dict[str, Any], ...] = (
+        {"prefix_cache": True, "compile": True}, {"dual_cache": 0, "block": 32},
+        {"dual_cache": 0, "prefix_cache": True}, {"dual_cache": 0, "compile": True},
+        {"dual_cache": -1}, {"dual_cache": True}, {"dual_cache": "x"},
+    )  # fmt: skip
+    for how in refused:
+        with pytest.raises(SettingsError, match=r"prefix_cache=True|dual_cache=.*from 0 up"):
+            s3dlm.load("tiny", **how)
+
+
+def test_fast_is_a_cache_and_a_default() -> None:
+    fast = s3dlm.load("tiny", fast=True)
+    assert fast.denoiser.dual_cache == 0
+    assert Settings.for_model(fast, "s3").decoding.reveal == "threshold"
+    assert Settings.for_model(fast, "s3", reveal="schedule").decoding.reveal == "schedule"
+    blocks = s3dlm.load("tiny", fast=True, block=32)  # its own cache is exact
+    assert (blocks.denoiser.dual_cache, blocks.denoiser.prefix_cache) == (None, True)
 
 
 # --- whole rows
@@ -210,32 +258,21 @@ def answers(model: s3dlm.Model, settings: Settings) -> list[tuple[object, ...]]:
     return [(one.text, one.nfe, [s.nll for s in one.survivors]) for one in results]
 
 
-@functools.cache
-def without_memory(method: str) -> list[tuple[object, ...]]:
-    return answers(s3dlm.load("tiny"), Settings(method=method, **SMALL))
-
-
-@pytest.mark.parametrize("capacity", [1 << 30, 300_000, 0])
-def test_results_are_the_same_to_the_bit_whatever_is_forgotten(capacity: int) -> None:
+def test_whatever_is_forgotten_results_are_the_same_to_the_bit_and_rows_are_encoded_once() -> None:
     model = s3dlm.load("tiny")
-    memory = RowCache(model.denoiser, capacity)
-    remembering = dataclasses.replace(model, denoiser=memory)
     for method in ("s3", "revise"):
         settings = Settings(method=method, **SMALL)
-        assert answers(remembering, settings) == without_memory(method)
-    assert memory.bytes <= capacity
-
-
-def test_a_row_is_encoded_once() -> None:
-    model = s3dlm.load("tiny")
-    memory = RowCache(model.denoiser, 1 << 30)
-    remembering = dataclasses.replace(model, denoiser=memory)
-    settings = Settings(method="s3", **SMALL)
-    answers(remembering, settings)
-    once = memory.encoded
-    answers(remembering, settings)
-    assert memory.encoded == once
-    assert memory.asked == 2 * sum(nfe for _, nfe, _ in answers(model, settings))  # type: ignore[misc]
+        expected = answers(model, settings)
+        for capacity in (1 << 30, 300_000, 0):
+            memory = RowCache(model.denoiser, capacity)
+            remembering = dataclasses.replace(model, denoiser=memory)
+            assert answers(remembering, settings) == expected
+            assert memory.bytes <= capacity
+            assert memory.asked == sum(nfe for _, nfe, _ in expected)  # type: ignore[misc]
+            if capacity == 1 << 30:
+                once = memory.encoded
+                assert answers(remembering, settings) == expected
+                assert memory.encoded == once
 
 
 def test_equal_rows_of_one_batch_and_rows_without_masks() -> None:

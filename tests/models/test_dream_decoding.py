@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from s3dlm.diffusion.blocks import dream_counts
-from s3dlm.diffusion.schedule import choose, perturbed
 from s3dlm.job import random_stream
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows, Sampling
@@ -152,31 +151,11 @@ def test_a_schedule_reveals_everything_once() -> None:
     assert dream_counts(64, 16)[:3] == [3, 4, 4]  # rounded down, so later steps reveal more
 
 
-def test_filtered_samples_follow_the_filtered_distribution() -> None:
-    logits = torch.randn(1, 60, generator=torch.Generator().manual_seed(0)) * 2
-    p = filtered(logits[0] / 0.7, 0.9, 12)
-    again = torch.softmax(restrict(logits, 0.7, top_k=12, top_p=0.9)[0], 0)
-    torch.testing.assert_close(again, p)
-    assert 1 < int((again > 0).sum()) <= 12
-
-
 def test_filters_leave_at_least_one_token() -> None:
     logits = torch.tensor([[5.0, 1.0, 0.0, -torch.inf]])
     assert torch.isfinite(restrict(logits, 1.0, top_p=1e-9)).tolist() == [[True, *[False] * 3]]
     assert torch.isfinite(restrict(logits, 1.0, top_k=1)).tolist() == [[True, *[False] * 3]]
     assert torch.equal(restrict(logits, 1.0, top_k=99, top_p=1.0), logits)
-
-
-def test_positions_are_drawn_by_tempered_confidence() -> None:
-    confidence = np.array([[0.0, -1.0, -2.0, 5.0]])
-    masked = np.array([[True, True, True, False]])
-    rng = np.random.default_rng(0)
-    drawn = sum(choose(perturbed(confidence, 0.5, rng), 1, masked)[0] for _ in range(20_000))
-    expected = np.exp(np.array([0.0, -2.0, -4.0]))
-    assert drawn[3] == 0
-    np.testing.assert_allclose(drawn[:3] / 20_000, expected / expected.sum(), atol=0.015)
-    all_of_them = choose(perturbed(confidence, 0.5, rng), 9, masked)
-    assert all_of_them.tolist() == masked.tolist()
 
 
 # Guidance and suppression

@@ -34,6 +34,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "block-causal": {"causal_block": 8, "key_value_heads": 2},
     "large vocabulary": {"vocabulary": 2048},
     "text only": {"text_vocabulary": 258},
+    "experts": {"experts": Experts(count=4, chosen=2, hidden=16)},
 }
 
 
@@ -69,18 +70,10 @@ def test_a_forward_pass_gives_the_same_and_waits_once(shape: str, options: dict[
     expected = Forward(random_network(**SHAPES[shape]))(requests)
     with pretend_gpu() as syncs:
         found = Forward(to_gpu(random_network(**SHAPES[shape])))(requests)
-        assert sum(syncs.values()) == 1, syncs
+    waits = sum(syncs.values())
+    assert waits <= 1 + 4 * 2 if shape == "experts" else waits == 1, syncs  # twice in each layer
     for one, other in zip(found, expected, strict=True):
         assert_close(one, other)
-
-
-def test_a_mixture_of_experts_waits_once_more_per_layer() -> None:
-    experts = Experts(count=4, chosen=2, hidden=16)
-    expected = Forward(random_network(experts=experts))([make_rows(20)])
-    with pretend_gpu() as syncs:
-        found = Forward(to_gpu(random_network(experts=experts)))([make_rows(20)])
-        assert sum(syncs.values()) <= 1 + 2 * 2
-    assert_close(found[0], expected[0])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -105,17 +98,13 @@ def test_every_method_runs_and_waits_at_most_three_times_per_step(method: str) -
 
 
 @pytest.mark.parametrize(
-    ("policy", "dtype"),
-    [("random", torch.bfloat16), ("margin", torch.float16), ("entropy", torch.bfloat16)],
+    ("policy", "dtype"), [("margin", torch.float16), ("entropy", torch.bfloat16)]
 )
 def test_policies_and_dtypes(policy: str, dtype: torch.dtype) -> None:
-    settings = Settings(
-        method="s3", gen_length=16, steps=4, block_length=8, policy=policy, particles=2
-    )
+    settings = Settings("s3", gen_length=16, steps=4, block_length=8, policy=policy, particles=2)
     with pretend_gpu():
-        model = Model(
-            "small", to_gpu(random_network().to(dtype)), ByteTokenizer(), frozenset({END})
-        )
+        network = to_gpu(random_network().to(dtype))
+        model = Model("small", network, ByteTokenizer(), frozenset({END}))
         assert s3dlm.generate(model, "why?", settings=settings).nfe > 0
 
 
@@ -135,21 +124,16 @@ def test_the_transformers_path_runs_there_too(tmp_path: Path) -> None:
 # Attention
 
 
-def test_no_mask_is_passed_where_nothing_is_hidden() -> None:
-    with pretend_gpu():
-        Forward(to_gpu(random_network(key_value_heads=2)))([make_rows(21), make_rows(21, seed=1)])
-        assert kernels
-        assert all(call["attn_mask"] is None and call["enable_gqa"] for call in kernels)
-
-
-def test_keys_are_repeated_where_the_kernel_with_a_mask_needs_it() -> None:
-    with pretend_gpu():
-        Forward(to_gpu(random_network(key_value_heads=2)))([make_rows(21), make_rows(20)])
-        assert kernels
-        for call in kernels:
-            assert call["attn_mask"] is not None
-            assert not call["enable_gqa"]
-            assert call["key"].shape == call["query"].shape
+def test_a_mask_is_passed_only_where_something_is_hidden() -> None:
+    for other, hidden in ((21, False), (20, True)):
+        with pretend_gpu():
+            forward = Forward(to_gpu(random_network(key_value_heads=2)))
+            forward([make_rows(21), make_rows(other, seed=1)])
+            assert kernels
+            for call in kernels:
+                assert (call["attn_mask"] is not None) == hidden
+                assert call["enable_gqa"] != hidden  # the kernel with a mask wants keys repeated
+                assert (call["key"].shape == call["query"].shape) == hidden
 
 
 def test_the_open_block_of_a_block_causal_model_needs_no_mask() -> None:
@@ -212,16 +196,11 @@ def test_out_of_memory_with_one_row_is_an_error() -> None:
         Forward(small)([make_rows(20)])
 
 
-def test_chunks_of_logits_follow_the_memory_of_a_gpu() -> None:
-    cuda = torch.device("cuda:0")
-    with pretend_gpu(free_memory=80 << 30):
-        assert logits_room(cuda) == 1 << 30
-    with pretend_gpu(free_memory=2 << 30):
-        assert logits_room(cuda) == 1 << 28
+def test_chunks_of_logits_follow_the_memory_and_time_is_measured_by_events() -> None:
+    for free, room in ((80 << 30, 1 << 30), (2 << 30, 1 << 28)):
+        with pretend_gpu(free_memory=free):
+            assert logits_room(torch.device("cuda:0")) == room
     assert logits_room(torch.device("cpu")) == 1 << 26
-
-
-def test_time_in_the_model_is_measured_by_events() -> None:
     with pretend_gpu():
         forward = Forward(to_gpu(random_network()))
         forward([make_rows(20)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from s3dlm.errors import ModelError
-from s3dlm.models.base import Denoiser
 from s3dlm.models.hf import LogitsModel
 from s3dlm.models.registry import load
 from tests.models.checkpoints import write_tokenizer
@@ -55,17 +55,11 @@ def sums(tokens: torch.Tensor) -> torch.Tensor:
     return torch.stack((total, tokens), -1).float()
 
 
-def test_a_function_to_logits_is_a_denoiser() -> None:
-    model = LogitsModel(sums, mask_id=1, vocabulary=2, context=8)
-    assert isinstance(model, Denoiser)
-    tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
-    assert torch.equal(model.head(model.encode(tokens)[0]), sums(tokens)[0])
-
-
-def test_a_function_never_hears_padding() -> None:
+def test_a_function_to_logits_is_a_denoiser_and_never_hears_padding() -> None:
     model = LogitsModel(sums, mask_id=1, vocabulary=2, context=8)
     tokens = torch.tensor([[1, 2, 7], [4, 5, 6], [3, 7, 7], [2, 2, 7]])
     keys = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 0, 0], [1, 1, 0]], dtype=torch.bool)
+    assert torch.equal(model.head(model.encode(tokens)[0]), sums(tokens)[0])
     features = model.encode(tokens, keys)
     for row, length in enumerate(keys.sum(1).tolist()):
         assert torch.equal(features[row, :length], sums(tokens[row : row + 1, :length])[0])
@@ -80,23 +74,23 @@ SMALL = {
 }
 
 
+# kind: its network, and what its configuration has beside the shape
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("Bert", {"max_position_embeddings": 64}),
+    "roberta": ("Roberta", {"max_position_embeddings": 66, "pad_token_id": 1, "eos_token_id": None}),
+    "modernbert": ("ModernBert", {
+        "max_position_embeddings": 64, "local_attention": 8, "global_attn_every_n_layers": 2,
+        "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3,
+    }),
+}  # fmt: skip
+
+
 def masked_lm(kind: str, folder: Path) -> Any:
     """A small random masked language model of transformers in a folder."""
     torch.manual_seed(0)
-    if kind == "bert":
-        config = transformers.BertConfig(**SMALL, max_position_embeddings=64)
-        inner = transformers.BertForMaskedLM(config)
-    elif kind == "roberta":
-        config = transformers.RobertaConfig(
-            **SMALL, max_position_embeddings=66, pad_token_id=1, eos_token_id=None
-        )
-        inner = transformers.RobertaForMaskedLM(config)
-    else:
-        config = transformers.ModernBertConfig(
-            **SMALL, max_position_embeddings=64, local_attention=8, global_attn_every_n_layers=2,
-            pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3,
-        )  # fmt: skip
-        inner = transformers.ModernBertForMaskedLM(config)
+    name, more = KINDS[kind]
+    config = getattr(transformers, f"{name}Config")(**SMALL, **more)
+    inner = getattr(transformers, f"{name}ForMaskedLM")(config)
     with torch.no_grad():
         for parameter in inner.parameters():
             if parameter.dim() > 1:
@@ -106,11 +100,10 @@ def masked_lm(kind: str, folder: Path) -> Any:
     return inner
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_masked_language_models_of_transformers_load(kind: str, tmp_path: Path) -> None:
     inner = masked_lm(kind, tmp_path)
     model = load(str(tmp_path))
-    assert isinstance(model.denoiser, Denoiser)
     stated = (model.denoiser.mask_id, model.denoiser.vocabulary, model.denoiser.context)
     assert stated == (259, 300, 64)  # also of RoBERTa, whose table has 66 positions
     assert 257 in model.end_ids  # the tokenizer's, whatever config.json says
@@ -136,69 +129,58 @@ def test_chat_versions_of_masked_language_models_have_their_own_format(tmp_path:
         assert tokenizer.decode(tokenizer.chat("Why?")) == expected
 
 
-def test_pickled_weights_are_refused_here_too(tmp_path: Path) -> None:
-    inner = masked_lm("bert", tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(inner.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="pickled weights"):
-        load(str(tmp_path))
-
-
-def foreign(folder: Path, mode: str) -> torch.Tensor:
-    table = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
-    save_file({"table.weight": table}, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "modeling_fixed.py").write_text(CODE)
-    names = {"AutoConfig": "modeling_fixed.FixedConfig", "AutoModel": "modeling_fixed.FixedModel"}
-    stated = {"vocab_size": 300, "mask_token_id": 259, "mode": mode}
-    config = {"model_type": "fixed", "auto_map": names} | stated
-    (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder, None)
-    return table
-
-
 @pytest.fixture
-def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules")
-    )
+def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Makes a checkpoint with code of its own."""
+    modules = str(tmp_path / "modules")
+    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", modules)
+
+    def make(mode: str) -> Path:
+        folder = tmp_path / "fixed"
+        folder.mkdir()
+        table = torch.randn(300, 300, generator=torch.Generator().manual_seed(0))
+        save_file({"table.weight": table}, folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "modeling_fixed.py").write_text(CODE)
+        names = {
+            "AutoConfig": "modeling_fixed.FixedConfig",
+            "AutoModel": "modeling_fixed.FixedModel",
+        }
+        stated = {"vocab_size": 300, "mask_token_id": 259, "mode": mode}
+        config = {"model_type": "fixed", "auto_map": names} | stated
+        (folder / "config.json").write_text(json.dumps(config))
+        write_tokenizer(folder, None)
+        return folder
+
+    return make
 
 
-@pytest.mark.usefixtures("own_modules")
-def test_foreign_code_runs_only_when_allowed(tmp_path: Path) -> None:
-    folder = tmp_path / "fixed"
-    folder.mkdir()
-    table = foreign(folder, "both")
+def test_foreign_code_runs_only_when_allowed(foreign: Callable[[str], Path]) -> None:
+    folder = foreign("both")
     with pytest.raises(ModelError, match=r"'fixed', which is not supported; supported are llada"):
         load(str(folder))
     model = load(str(folder), trust_remote_code=True)
-    own = table[[4, 259]]
+    own = load_file(folder / "model.safetensors")["table.weight"][[4, 259]]
     found = model.denoiser.encode(torch.tensor([[4, 259]]))[0]
     torch.testing.assert_close(found, own + own.sum(0))
 
 
-@pytest.mark.usefixtures("own_modules")
 @pytest.mark.parametrize(
     ("mode", "reason"), [("causal", "is a causal model"), ("careless", "when a row is padded")]
 )
-def test_foreign_code_is_checked_at_load(mode: str, reason: str, tmp_path: Path) -> None:
-    folder = tmp_path / "fixed"
-    folder.mkdir()
-    foreign(folder, mode)
+def test_foreign_code_is_checked_at_load(
+    mode: str, reason: str, foreign: Callable[[str], Path]
+) -> None:
     with pytest.raises(ModelError, match=reason):
-        load(str(folder), trust_remote_code=True)
+        load(str(foreign(mode)), trust_remote_code=True)
 
 
-def causal_model(folder: Path) -> None:
+def test_a_plain_causal_checkpoint_never_loads(tmp_path: Path) -> None:
     config = transformers.Qwen2Config(
         vocab_size=300, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=2, intermediate_size=32, max_position_embeddings=64,
     )  # fmt: skip
-    transformers.Qwen2ForCausalLM(config).save_pretrained(folder)
-    write_tokenizer(folder, None)
-
-
-def test_a_plain_causal_checkpoint_never_loads(tmp_path: Path) -> None:
-    causal_model(tmp_path)
+    transformers.Qwen2ForCausalLM(config).save_pretrained(tmp_path)
+    write_tokenizer(tmp_path, None)
     with pytest.raises(ModelError, match="'qwen2', a plain causal model"):
         load(str(tmp_path))
     with pytest.raises(ModelError, match="is a causal model"):
@@ -217,4 +199,8 @@ def test_tensors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     save_file(tensors, weights, {"format": "pt"})
     (tmp_path / "config.json").write_text(json.dumps(config | {"intermediate_size": 48}))
     with pytest.raises(ModelError, match=r"cannot load|wrong shape"):
+        load(str(tmp_path))
+    weights.unlink()
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="pickled weights"):
         load(str(tmp_path))

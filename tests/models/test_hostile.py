@@ -10,8 +10,9 @@ import pytest
 from s3dlm.errors import SettingsError
 from s3dlm.verifier import from_toml
 from tests.fuzz import counts
-from tests.models.checkpoints import DREAM, LLADA, llada_tensors, llama_tensors, write_folder
+from tests.models.checkpoints import LLADA, llada_tensors, write_folder
 from tests.models.hostile import BYTES, TEMPLATES, make, use
+from tests.models.references import folder_of
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -19,7 +20,7 @@ from tests.models.hostile import BYTES, TEMPLATES, make, use
 def test_hostile_folders_end_in_one_line(count: int, tmp_path: Path) -> None:
     goods = [
         write_folder(tmp_path / "llada", LLADA, llada_tensors(LLADA)),
-        write_folder(tmp_path / "dream", DREAM, llama_tensors(DREAM)),
+        folder_of("dream", tmp_path / "dream"),
     ]
     refused = 0
     for seed in range(count):

@@ -22,23 +22,21 @@ from typer.main import get_command
 
 from s3dlm.cli import main as cli
 from s3dlm.cli.options import LOADING
-from s3dlm.errors import ModelError, PromptError, SettingsError
+from s3dlm.errors import ModelError, SettingsError
 from s3dlm.evaluation.manifest import fingerprint
 from s3dlm.models import families, known, registry
-from s3dlm.models.base import Denoiser, Model, Tokenizer
+from s3dlm.models.base import Model
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tests.fakes import ByteTokenizer
 from tests.models.checkpoints import (
-    DREAM,
     LLADA,
     SPECIAL,
     byte_vocabulary,
     llada_tensors,
-    llama_tensors,
-    reference_logits,
     write_folder,
 )
+from tests.models.references import folder_of, loaded
 from tools.networks import export, llada_config
 
 ROW = [3, 1, 4, 259, 259, 9, 2, 6]
@@ -53,22 +51,19 @@ def logits(model: Model, row: list[int]) -> torch.Tensor:
     return model.denoiser.head(model.denoiser.encode(torch.tensor([row]))[0])
 
 
-def test_a_sharded_llada_folder_loads_and_predicts(folder: Path) -> None:
+def test_a_folder_says_what_its_model_is_and_shards_are_one_file(
+    folder: Path, tmp_path: Path
+) -> None:
     model = load(str(folder))
-    assert isinstance(model.denoiser, Denoiser)
-    assert isinstance(model.tokenizer, Tokenizer)
-    expected = reference_logits(LLADA, llada_tensors(LLADA), ROW)
-    assert (logits(model, ROW) - expected).abs().max() <= 1e-5
     assert model.name == str(folder)
     assert model.defaults.prompt_style == "d1"
     assert model.end_ids == {257, 258}
     stated = (model.denoiser.mask_id, model.denoiser.vocabulary, model.denoiser.context)
     assert stated == (259, 320, 64)
-
-
-def test_one_file_and_three_hold_the_same(folder: Path, tmp_path: Path) -> None:
     whole = write_folder(tmp_path / "whole", LLADA, llada_tensors(LLADA))
-    assert torch.equal(logits(load(str(folder)), ROW), logits(load(str(whole)), ROW))
+    assert torch.equal(logits(model, ROW), logits(load(str(whole)), ROW))
+    with pytest.raises(ModelError, match="65 tokens does not fit the model's context of 64"):
+        model.denoiser.encode(torch.zeros(1, 65, dtype=torch.int64))
 
 
 @pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16])
@@ -88,7 +83,7 @@ def test_half_precision_weights_load_into_the_chosen_dtype(
 
 
 def test_a_dream_folder_loads_without_its_own_code(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "dream", DREAM, llama_tensors(DREAM), shards=2)
+    folder = folder_of("dream", tmp_path / "dream")
     (folder / "tokenizer.json").unlink()  # the hub's Dream has only Qwen's two files
     (folder / "vocab.json").write_text(json.dumps(byte_vocabulary()))
     (folder / "merges.txt").write_text("#version: 0.2\n")
@@ -106,8 +101,7 @@ def test_a_dream_folder_loads_without_its_own_code(tmp_path: Path) -> None:
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(stated))
     model = load(str(folder))
-    expected = reference_logits(DREAM, llama_tensors(DREAM), ROW)
-    assert (logits(model, ROW) - expected).abs().max() <= 1e-5
+    assert torch.equal(logits(model, ROW), logits(loaded("dream"), ROW))
     assert model.denoiser.context == 2048
     text = "Grüße, 12 + 7!"
     assert model.tokenizer.decode(model.tokenizer.encode(text)) == text
@@ -126,33 +120,17 @@ def test_a_config_we_write_is_read_back_as_it_was() -> None:
 # The tokenizer
 
 
-def test_chat_is_the_template_then_the_prefill(folder: Path) -> None:
+def test_chat_is_the_template_then_the_prefill_or_the_bare_text(
+    folder: Path, tmp_path: Path
+) -> None:
     tokenizer = load(str(folder)).tokenizer
     ids = tokenizer.chat("2 + 2?", prefill="<reasoning>")
     expected = "<|startoftext|>[user] 2 + 2?<|eot_id|>[assistant] <reasoning>"
     assert tokenizer.decode(ids) == expected
-    assert ids[0] == 256
     assert ids == tokenizer.chat("2 + 2?") + tokenizer.encode("<reasoning>")
-    assert all(type(i) is int for i in ids)
-
-
-def test_without_a_template_chat_is_the_bare_text(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "base", LLADA, llada_tensors(LLADA), template=None)
-    tokenizer = load(str(folder)).tokenizer
-    assert tokenizer.decode(tokenizer.chat("Once", " upon")) == "Once upon"
-
-
-@pytest.mark.parametrize("template", ["{{ 1 / 0 }}", "{{ messages[9]['x'].y }}", "{% for %}"])
-def test_a_broken_template_is_a_clear_error(template: str, tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "a", LLADA, llada_tensors(LLADA), template=template)
-    with pytest.raises(PromptError, match="chat template does not support turns of user"):
-        load(str(folder)).tokenizer.chat("Why?")
-
-
-def test_special_tokens_and_spaces_stay_visible(folder: Path) -> None:
-    tokenizer = load(str(folder)).tokenizer
-    text = " a , b .<|eot_id|><|endoftext|><|mdm_mask|> n't\n"
-    assert tokenizer.decode(tokenizer.encode(text)) == text
+    base = write_folder(tmp_path / "base", LLADA, llada_tensors(LLADA), template=None)
+    bare = load(str(base)).tokenizer
+    assert bare.decode(bare.chat("Once", " upon")) == "Once upon"
 
 
 # What is wrong is named
@@ -166,10 +144,6 @@ TABLE = "model.transformer.wte.weight"
     [
         ({TABLE: None}, f"1 missing: {TABLE}"),
         ({"surprise": torch.zeros(1)}, "1 unexpected: surprise"),
-        (
-            {TABLE: torch.zeros(5, 32)},
-            f"1 wrongly shaped: {TABLE} is [5, 32], must be [320, 32]",
-        ),
     ],
 )
 def test_a_tensor_that_does_not_fit_is_named(
@@ -181,14 +155,6 @@ def test_a_tensor_that_does_not_fit_is_named(
     with pytest.raises(ModelError) as error:
         load(str(folder))
     assert told in str(error.value)
-
-
-def test_many_faults_are_told_together_and_in_few_words(tmp_path: Path) -> None:
-    config = LLADA | {"n_layers": 4}
-    folder = write_folder(tmp_path / "shallow", config, llada_tensors(LLADA))
-    with pytest.raises(ModelError, match=r"18 missing: .* and 13 more") as error:
-        load(str(folder))
-    assert len(str(error.value)) < 600
 
 
 @pytest.mark.parametrize(
@@ -226,35 +192,12 @@ def test_a_pickle_is_refused_and_never_opened(tmp_path: Path) -> None:
         load(str(folder))
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"block_type": "sequential"}, "block_type='sequential'"),
-        ({"alibi": True}, "alibi=True"),
-        ({"d_model": None}, "needs a whole number 'd_model'"),
-        ({"n_heads": 5}, "not a multiple"),
-        ({"mask_token_id": 400}, "mask_id=400"),
-    ],
-)
-def test_a_config_we_cannot_follow_is_refused(
-    change: dict[str, Any], said: str, folder: Path
-) -> None:
-    (folder / "config.json").write_text(json.dumps(LLADA | change))
-    with pytest.raises(ModelError, match=said):
-        load(str(folder))
-
-
 @pytest.mark.parametrize("options", [{"dtype": "int8"}, {"device": "gpu"}, {"device": "cuda"}])
 def test_unknown_options_are_refused(options: dict[str, Any], folder: Path) -> None:
     if options == {"device": "cuda"} and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(SettingsError):
         load(str(folder), **options)
-
-
-def test_a_row_longer_than_the_context_is_refused(folder: Path) -> None:
-    with pytest.raises(ModelError, match="65 tokens does not fit the model's context of 64"):
-        load(str(folder)).denoiser.encode(torch.zeros(1, 65, dtype=torch.int64))
 
 
 # Broken and hostile files

@@ -1,4 +1,4 @@
-"""LoRA adapters: merged when a model is loaded, and heads of reward models on diffusion models."""
+"""LoRA adapters, merged when a model is loaded."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch.nn import functional as F
+from safetensors.torch import load_file, save, save_file
 
 import s3dlm
-from s3dlm.errors import ModelError, VerifierError
+from s3dlm.errors import ModelError
 from s3dlm.models.folder import BUNDLED
-from s3dlm.models.transformer import Transformer
-from s3dlm.verifier import as_verifier
 
 TINY = BUNDLED["tiny"]
 BLOCK = "model.transformer.blocks.0"
@@ -67,53 +64,41 @@ def test_an_adapter_is_added_to_the_weights(
     assert not torch.allclose(features(loaded), features(s3dlm.load("tiny")))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda folder: (folder / "adapter_model.safetensors").unlink(), "pickles are not opened"),
-        (lambda folder: (folder / "adapter_config.json").unlink(), "no adapter_config.json"),
-        (lambda folder: (folder / "adapter_config.json").write_text('{"r": 4}'), "no lora_alpha"),
-        (lambda folder: (folder / "adapter_config.json").write_text('{"use_dora": true}'), "use_dora"),
-        (lambda folder: (folder / "adapter_model.safetensors").write_text("x"), "not a readable"),
-        (
-            lambda folder: save_file({"a.lora_A.weight": torch.ones(2, 3)}, folder / "adapter_model.safetensors"),
-            "no two factors",
-        ),
-        (
-            lambda folder: save_file({"score.weight": torch.ones(2, 3)}, folder / "adapter_model.safetensors"),
-            "does not fit the model: 1 of its 1 weights.*score.weight'; it was made for 'tiny'",
-        ),
-    ],
-)  # fmt: skip
-def test_an_adapter_that_cannot_be_merged_is_refused(
-    tmp_path: Path, change: object, message: str
-) -> None:
-    made = adapter(tmp_path / "adapter")
-    change(made)  # type: ignore[operator]
-    with pytest.raises(ModelError, match=message):
+WEIGHTS, STATED = "adapter_model.safetensors", "adapter_config.json"
+REFUSED: dict[str, tuple[str, bytes | None, str]] = {  # a file, its new contents, what is said
+    "no weights": (WEIGHTS, None, "pickles are not opened"),
+    "no config": (STATED, None, "no adapter_config.json"),
+    "no scale": (STATED, b'{"r": 4}', "no lora_alpha"),
+    "DoRA": (STATED, b'{"use_dora": true}', "use_dora"),
+    "no safetensors": (WEIGHTS, b"x", "not a readable"),
+    "half a pair": (WEIGHTS, save({"a.lora_A.weight": torch.ones(2, 3)}), "no two factors"),
+    "another model's": (
+        WEIGHTS, save({"score.weight": torch.ones(2, 3)}),
+        "does not fit the model: 1 of its 1 weights.*score.weight'; it was made for 'tiny'",
+    ),
+    "a huge scale": (STATED, b'{"lora_alpha": 1%s}' % (b"0" * 400), "lora_alpha"),
+    "more digits than are read": (STATED, b'{"lora_alpha": 1%s}' % (b"0" * 5000), "cannot be read as JSON"),
+    "another kind": (STATED, b'{"lora_alpha": 8, "peft_type": "IA3"}', "IA3"),
+    **{
+        f"scale {alpha.decode()}": (STATED, b'{"lora_alpha": %s}' % alpha, "lora_alpha")
+        for alpha in (b"NaN", b"Infinity", b"1e400", b"true", b'"8"', b"0", b"-8", b"null")
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_an_adapter_that_cannot_be_merged_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
+    made, (name, contents, message) = adapter(tmp_path / "adapter"), REFUSED[case]
+    (made / name).unlink()
+    if contents is not None:
+        (made / name).write_bytes(contents)
+    with pytest.raises(ModelError, match=message) as told:
         s3dlm.load("tiny", adapter=str(made))
+    assert "\n" not in str(told.value)
 
 
 Q = f"base_model.model.{BLOCK}.q_proj"
 A, B = f"{Q}.lora_A.weight", f"{Q}.lora_B.weight"
-
-
-@pytest.mark.parametrize(
-    ("alpha", "message"),
-    [
-        *((alpha, "lora_alpha") for alpha in ("NaN", "Infinity", "1e400", "true", '"8"', "0", "-8", "null")),
-        ("1" + "0" * 400, "lora_alpha"),
-        ("1" + "0" * 5000, "cannot be read as JSON"),
-        ('8, "peft_type": "IA3"', "IA3"),
-    ],
-    ids=lambda text: text[:12],
-)  # fmt: skip
-def test_a_scale_that_is_no_number_is_one_line(tmp_path: Path, alpha: str, message: str) -> None:
-    made = adapter(tmp_path / "adapter")
-    (made / "adapter_config.json").write_text(f'{{"lora_alpha": {alpha}}}')
-    with pytest.raises(ModelError, match=message) as told:
-        s3dlm.load("tiny", adapter=str(made))
-    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(
@@ -145,54 +130,6 @@ def test_hostile_and_useless_weights_are_one_line(tmp_path: Path, change: object
     with pytest.raises(ModelError) as told:
         s3dlm.load("tiny", adapter=str(made))
     assert str(told.value).isprintable()
-
-
-@pytest.mark.parametrize("pooled", ["mean", "last_token"])
-@pytest.mark.parametrize("process", [False, True])
-def test_a_reward_head_on_a_diffusion_model(tmp_path: Path, pooled: str, process: bool) -> None:
-    """As published: factors named as in the trained module, `config.json`, and a head beside them."""
-    made = adapter(tmp_path / "adapter")
-    factors, width = load_file(made / "adapter_model.safetensors"), 0
-    base = s3dlm.load(str(merged(tmp_path / "whole", made, 2.0)))
-    assert isinstance(base.denoiser, Transformer)
-    width = base.denoiser.config.width
-    shapes = {"reward_head.weight": (1, width), "reward_head.bias": (1,)}
-    if process:
-        shapes = {"step_proj.0.weight": (6, 6), "step_proj.0.bias": (6,),
-                  "reward_head.0.weight": (5, width + 6), "reward_head.0.bias": (5,),
-                  "reward_head.2.weight": (1, 5), "reward_head.2.bias": (1,)}  # fmt: skip
-    head = {name: torch.randn(shape) / 4 for name, shape in shapes.items()}
-    published = tmp_path / "published"
-    published.mkdir()
-    inside = {
-        f"backbone.{key.replace('.weight', '.default.weight')}": t for key, t in factors.items()
-    }
-    save_file({**inside, **head}, published / "adapter.safetensors")
-    config = {"base_model": "tiny", "lora": {"r": 4, "alpha": 8}, "pool_strategy": pooled}
-    (published / "config.json").write_text(json.dumps(config))
-    texts = ["Step 1: 3 + 4 = 7", "so it is 8, or perhaps another one"]
-    verifier = as_verifier(f"orm:{published}")
-    found = verifier.score_batch(["What is 3 + 4?"] * 2, texts, [None, None])
-    for text, score in zip(texts, found, strict=True):
-        prefix, body = base.tokenizer.chat("What is 3 + 4?"), base.tokenizer.encode(text)
-        with torch.inference_mode():
-            own = base.denoiser.body(torch.tensor([prefix + body]), None)[0, len(prefix) :]
-        x = own[-1] if pooled == "last_token" else own.mean(0)
-        if process:
-            step = torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])
-            step = F.gelu(step @ head["step_proj.0.weight"].T + head["step_proj.0.bias"])
-            x = torch.cat((x, step))
-            x = F.gelu(x @ head["reward_head.0.weight"].T + head["reward_head.0.bias"])
-            reward = (x @ head["reward_head.2.weight"].T + head["reward_head.2.bias"]).item()
-        else:
-            reward = (x @ head["reward_head.weight"].T + head["reward_head.bias"]).item()
-        assert score.parts["reward"] == pytest.approx(reward, abs=1e-4)
-        assert score.total == pytest.approx(torch.sigmoid(torch.tensor(reward)).item(), abs=1e-4)
-
-
-def test_an_adapter_without_a_head_is_no_reward_model(tmp_path: Path) -> None:
-    with pytest.raises(VerifierError, match="no reward model"):
-        as_verifier(f"orm:{adapter(tmp_path / 'adapter')}")
 
 
 def test_an_adapter_that_is_nowhere() -> None:

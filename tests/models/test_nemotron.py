@@ -4,22 +4,17 @@ transformers' own; random weights only."""
 from __future__ import annotations
 
 import dataclasses
-import json
-from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, Ministral3Config, Ministral3ForCausalLM
+from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 import s3dlm
 from s3dlm.errors import ModelError
-from s3dlm.models.base import Model
 from s3dlm.models.family import TransformerConfig
 from s3dlm.models.forward import Forward
 from s3dlm.models.layers import rope_cos_sin
@@ -27,71 +22,28 @@ from s3dlm.models.registry import load
 from s3dlm.models.rope import read_rope
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer
-from tests.models.checkpoints import edit_json, write_folder
 from tests.models.networks import make_rows
+from tests.models.references import CAUSAL_PREFIX, YARN, attending, in_bytes, reference
 from tests.models.test_block_decoding import LENGTH, MASK, ours, question
-from tests.models.test_families import SMALL
-
-YARN: dict[str, Any] = {
-    "rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 24,
-    "beta_fast": 4.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
-}  # fmt: skip
-LLAMA_4 = {"llama_4_scaling_beta": 0.3}
-CASES = {
-    "8": (8, YARN | LLAMA_4),
-    "32": (32, YARN | LLAMA_4 | {"mscale": 2.0, "factor": 4.0}),
-    "queries alone": (8, YARN | LLAMA_4 | {"rope_type": "default"}),
-}
 
 
-@cache
-def pair(case: str) -> tuple[Any, Model, Path]:
-    """transformers' network, our model of its tensors under the family's names, and their folder."""
-    block, rope = CASES[case]
-    config = Ministral3Config(
-        **SMALL | {"max_position_embeddings": 192, "head_dim": 16},
-        rope_parameters=dict(rope), attn_implementation="eager",
-    )  # fmt: skip
-    torch.manual_seed(2)
-    network = Ministral3ForCausalLM(config).eval().requires_grad_(False)
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, float(parameter.ndim == 1), 0.15)
-    names = {"model.": "encoder.", "lm_head.": "diffusion_head."}
-    tensors = {}
-    for name, tensor in network.state_dict().items():
-        first = next(first for first in names if name.startswith(first))
-        tensors[names[first] + name.removeprefix(first)] = tensor.clone()
-    stated = json.loads(json.dumps(config.to_dict(), default=str)) | {
-        "model_type": "nemotron_labs_diffusion", "mask_token_id": MASK, "block_size": block,
-    }  # fmt: skip
-    folder = write_folder(Path(mkdtemp()), stated, tensors)
-    model = load(str(folder))
-    return (
-        network,
-        dataclasses.replace(model, tokenizer=ByteTokenizer(), end_ids=frozenset()),
-        folder,
-    )
-
-
-@torch.inference_mode()
-def logits(network: Any, row: list[int], opening: int) -> Tensor:
+def logits(case: str, row: list[int], opening: int) -> Tensor:
     """Of a row whose open block begins here: before it each position sees what precedes it, in it all."""
     place = torch.arange(len(row))
     hidden = (place[None, :] > place[:, None]) & (place[:, None] < opening)
-    mask = torch.zeros(1, 1, len(row), len(row)).masked_fill(hidden, -torch.inf)
-    found: Tensor = network(input_ids=torch.tensor([row]), attention_mask=mask).logits[0].double()
+    found = attending(reference(case), row, hidden).double()
     found[:, MASK] = -torch.inf
     return found
 
 
-def sampler(network: Any, prompt: list[int], block: int, least: float) -> list[int]:
+def sampler(case: str, prompt: list[int], block: int, least: float) -> list[int]:
     """Blocks of masks behind what is finished; a pass reveals all above the threshold, or the best."""
     x = list(prompt)
     while len(x) - len(prompt) < LENGTH:
         opening = len(x)
         x += [MASK] * block
         while places := [i for i in range(opening, len(x)) if x[i] == MASK]:
-            best = logits(network, x, opening).softmax(-1).max(-1)
+            best = logits(case, x, opening).softmax(-1).max(-1)
             top = max(places, key=lambda i: float(best.values[i]))
             for i in places:
                 if i == top or float(best.values[i]) > least:
@@ -99,20 +51,21 @@ def sampler(network: Any, prompt: list[int], block: int, least: float) -> list[i
     return x[len(prompt) :][:LENGTH]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CAUSAL_PREFIX)
 @pytest.mark.parametrize("prompt", [5, 32, 61])
 def test_greedy_is_the_sampler_of_its_ports(case: str, prompt: int) -> None:
-    network, model, _ = pair(case)
-    expected = sampler(network, ByteTokenizer().chat(question(prompt)), CASES[case][0], 0.05)
-    assert ours(model, prompt, reveal="threshold", reveal_threshold=0.05) == expected
+    block, ids = CAUSAL_PREFIX[case].block, ByteTokenizer().chat(question(prompt))
+    assert block
+    expected = sampler(case, ids, block, 0.05)
+    assert ours(in_bytes(case), prompt, reveal="threshold", reveal_threshold=0.05) == expected
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CAUSAL_PREFIX)
 @pytest.mark.parametrize("done", [0, 1, 2])
 def test_predictions_are_those_of_ministral(case: str, done: int) -> None:
     """Rows of two prompts in one call, with finished blocks; and again, from what was cached."""
-    network, model, _ = pair(case)
-    block = CASES[case][0]
+    block = CAUSAL_PREFIX[case].block
+    assert block
     start = done * block
     rows = []
     for prompt in (7, 30):
@@ -125,19 +78,19 @@ def test_predictions_are_those_of_ministral(case: str, done: int) -> None:
                 uniforms=np.zeros((3, block, 1)),
             )
         )  # fmt: skip
-    forward = Forward(model.denoiser)
+    forward = Forward(in_bytes(case).denoiser)
     for _ in range(2):
         for one, found in zip(rows, forward(rows), strict=True):
             for row in range(3):
                 whole = [*one.prompt.tolist(), *one.canvas[row].tolist()]
-                theirs = logits(network, whole, one.prompt.size + start).log_softmax(-1).amax(-1)
+                theirs = logits(case, whole, one.prompt.size + start).log_softmax(-1).amax(-1)
                 theirs = theirs[one.prompt.size :][torch.from_numpy(one.masked[row])]
                 mine = torch.from_numpy(found.top_logp[row][one.masked[row]])
                 assert (mine - theirs).abs().max() <= 2e-4
 
 
 def test_a_search_is_the_same_in_company() -> None:
-    model = pair("8")[1]
+    model = in_bytes("nemotron")
     settings = Settings("s3", gen_length=24, steps=12, block_length=4, temperature=0.7, particles=2)
     questions = [question(length) for length in (9, 30)]
     together = s3dlm.generate_batch(model, questions, settings=settings)
@@ -146,23 +99,11 @@ def test_a_search_is_the_same_in_company() -> None:
 
 
 def test_what_cannot_be_computed_right_is_refused() -> None:
-    _, model, folder = pair("8")
+    model = in_bytes("nemotron")
     with pytest.raises(ModelError, match="leave out guidance, compile and prefix_cache=False"):
         s3dlm.generate(model, "why?", gen_length=8, steps=8, guidance=1.0)
     with pytest.raises(ModelError, match="needs its blocks"):
-        load(str(folder), block=0)
-    config = json.loads((folder / "config.json").read_text())
-    for change, said in (
-        ({"sliding_window": 4096}, "sliding_window=4096"),
-        ({"rope_parameters": YARN | {"rope_type": "longrope"}}, "of type 'longrope'"),
-        ({"rope_parameters": YARN | {"factor": 0.5}}, "needs a factor of 1 or more"),
-        ({"rope_parameters": YARN | {"factor": None}}, "needs a number 'factor'"),
-        ({"rope_parameters": YARN | {"rope_theta": 1}}, "must be above 1 with YaRN"),
-    ):
-        edit_json(folder / "config.json", **change)
-        with pytest.raises(ModelError, match=said):
-            load(str(folder))
-        (folder / "config.json").write_text(json.dumps(config))
+        load(model.name, block=0)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +117,8 @@ def test_what_cannot_be_computed_right_is_refused() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("written", ["rope_parameters", "rope_scaling"])
 def test_yarn_is_that_of_transformers(change: dict[str, Any], written: str) -> None:
-    rope = {name: value for name, value in (YARN | change).items() if value is not None}
+    rope = YARN | {"llama_4_scaling_beta": None} | change
+    rope = {name: value for name, value in rope.items() if value is not None}
     shape: dict[str, Any] = {
         "hidden_size": 128, "num_attention_heads": 2, "max_position_embeddings": 192,
     }  # fmt: skip

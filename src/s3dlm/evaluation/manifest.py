@@ -182,7 +182,7 @@ def describe(model: Model) -> dict[str, Any]:
     """The fields of a manifest that model and machine decide; nothing identifies the machine."""
     import torch
 
-    from s3dlm.models.quantize import stored
+    from s3dlm.models.device import stored
 
     versions = {"python": platform.python_version(), "s3dlm": s3dlm.__version__}
     for name in _PACKAGES:
@@ -215,7 +215,7 @@ def fingerprint(model: Model) -> str:
     """A hash of the weights: name, shape and every value of every tensor."""
     import torch
 
-    from s3dlm.models.quantize import stored
+    from s3dlm.models.device import stored
 
     digest = hashlib.sha256(type(model.denoiser).__name__.encode())
     for name, tensor in stored(model.denoiser.tensors()):

@@ -28,7 +28,7 @@ from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Chunk, Runner
 from s3dlm.models.base import Model
-from s3dlm.models.quantize import stored
+from s3dlm.models.device import stored
 from s3dlm.verifier import own
 
 SMALL = 2**28  # bytes of weights up to which each process gets a copy

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from s3dlm.errors import ModelError, SettingsError
-from s3dlm.models.base import EVERY_METHOD, Defaults, Denoiser, Model, Noise
+from s3dlm.models.base import EVERY_METHOD, Defaults, Denoiser, Loading, Model, Noise
 from s3dlm.models.folder import read_json
 from s3dlm.models.hf import pretrained
-from s3dlm.models.lora import Adapter
+from s3dlm.models.packing import Batch, Ints, Rows
 from s3dlm.models.tokenizer import load_tokenizer
 
 PREFIX_BYTES = 1 << 30  # of prefixes whose keys and values are kept
@@ -44,9 +45,14 @@ class DiffusionGemma(Denoiser):
         self.tokens_at_once = 4096
         self._prefixes: dict[tuple[int, ...], Any] = {}
 
+    def reader(self) -> OpenBlocks:
+        return OpenBlocks(self)
+
     def encode_canvas(
         self, prefix: Sequence[int], tokens: Tensor, vectors: Tensor | None
     ) -> Tensor:
+        """Features (rows, block, width) of open blocks (rows, block) behind one prefix; with the
+        `expected` vectors (rows, block, any) of their last prediction, if any."""
         prefix = prefix or [self.first]
         decoder, cache = self.inner.model.decoder, self._cache(prefix)
         if cache.layers[0].keys.shape[0] != len(tokens):
@@ -109,6 +115,51 @@ class DiffusionGemma(Denoiser):
         return list(self.inner.state_dict().items())
 
 
+class OpenBlocks:
+    """Runs the open blocks of rows, those that have one prefix together."""
+
+    exact = False  # what a pass says of a canvas depends on its last prediction, too
+
+    def __init__(self, denoiser: DiffusionGemma) -> None:
+        self.denoiser = denoiser
+        self.requests: Sequence[Rows] = ()
+
+    def begin(self, requests: Sequence[Rows]) -> None:
+        self.requests = requests
+
+    def run_length(self, request: int, count: int) -> int:
+        return int(self.requests[request].uniforms.shape[1])
+
+    def encode(self, batch: Batch) -> tuple[Tensor, Ints]:
+        """Features of the open blocks, and how many positions are before each."""
+        behind: dict[tuple[int, ...], list[int]] = {}
+        known, blocks, vectors = [], [], []
+        for place, (index, row) in enumerate(batch):
+            request = self.requests[index]
+            start = int(request.starts[row])
+            blocks.append(torch.from_numpy(request.canvas[row, start : request.stops[row]]))
+            before = (*request.prompt.tolist(), *request.canvas[row, :start].tolist())
+            known.append(len(before))
+            behind.setdefault((len(blocks[-1]), *before), []).append(place)
+            vectors.append(None if request.vectors is None else request.vectors[row])
+        width = max(len(block) for block in blocks)
+        features = None
+        for (size, *prefix), places in behind.items():
+            blank = np.zeros((size, self.denoiser.conditioned), np.float32)
+            told = [vectors[place] for place in places]
+            stacked = np.stack([blank if one is None else one for one in told])
+            found = self.denoiser.encode_canvas(
+                prefix,
+                torch.stack([blocks[place] for place in places]).to(self.denoiser.device),
+                torch.from_numpy(stacked).to(self.denoiser.device),
+            )
+            if features is None:
+                features = found.new_zeros(len(batch), width, found.shape[2])
+            features[places, :size] = found
+        assert features is not None
+        return features, np.array(known)
+
+
 def _size(cache: Any) -> int:
     return sum(int(layer.keys.nbytes + layer.values.nbytes) for layer in cache.layers)
 
@@ -132,25 +183,21 @@ def noise_of(stated: dict[str, Any], canvas: int) -> tuple[Noise, dict[str, Any]
     return noise, settings | {"block_length": canvas}
 
 
-def load(
-    name: str,
-    folder: Path,
-    *,
-    device: torch.device,
-    dtype: torch.dtype,
-    mask_id: int | None,
-    trusted: bool,
-    adapter: Adapter | None,
-) -> Model:
+def load(name: str, folder: Path, how: Loading) -> Model:
     """A checkpoint whose model_type is diffusion_gemma."""
     from transformers import DiffusionGemmaForBlockDiffusion
 
-    if mask_id is not None:
-        raise SettingsError(f"{name} has no mask; got mask_id={mask_id}: leave it out")
-    tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
-    inner = pretrained(DiffusionGemmaForBlockDiffusion, name, folder, dtype, adapter)
+    if how.mask_id is not None:
+        raise SettingsError(f"{name} has no mask; got mask_id={how.mask_id}: leave it out")
+    if how.adapter is not None:
+        raise SettingsError(
+            f"adapter={how.adapter.name!r} cannot be merged into {name}: its encoder and its decoder share "
+            "their weights, and an adapter changes each by itself; leave it out"
+        )
+    tokenizer = load_tokenizer(folder, trust_remote_code=how.trusted)
+    inner = pretrained(DiffusionGemmaForBlockDiffusion, name, folder, how)
     stated = read_json(folder / FILE) if (folder / FILE).is_file() else {}
     noise, settings = noise_of(stated, int(inner.config.canvas_length))
-    denoiser = DiffusionGemma(inner.to(device), noise)
+    denoiser = DiffusionGemma(inner, noise)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), ENDS)
     return Model(name, denoiser, tokenizer, ends, Defaults(settings={EVERY_METHOD: settings}))

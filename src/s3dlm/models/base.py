@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # listing models must not wait for torch
     import torch
     from torch import Tensor
 
+    from s3dlm.models.lora import Adapter
+
 
 EVERY_METHOD = "*"  # a key of `Defaults.settings`
 
@@ -61,7 +63,9 @@ class Denoiser:
     diffusion: str = "masked"  # its kind, a name in `search.particles.PROCESSES`
     noise: Noise = Noise()  # how uniform noise is removed
     conditioned: int = 0  # width of what the last prediction tells the next one: `expected`
-    reads_prefix: bool = False  # whether it has `encode_canvas`, and no `encode`
+    reads_prefix: bool = (
+        False  # whether it sees nothing behind the open block: its `reader` runs all
+    )
     device: torch.device | str = "cpu"  # where `encode` and `head` want their tensors
     tokens_at_once: int = 16384  # the largest useful batch, padding included
     causal_block: int | None = None  # blocks of this size, from the row's start, see no later one
@@ -97,12 +101,10 @@ class Denoiser:
         these tokens the open block begins; None: with the first of them."""
         raise NotImplementedError
 
-    def encode_canvas(
-        self, prefix: Sequence[int], tokens: Tensor, vectors: Tensor | None
-    ) -> Tensor:
-        """Features (rows, block, width) of open blocks (rows, block) behind one prefix, which it reads
-        by itself; with the `expected` vectors (rows, block, any) of their last prediction, if any."""
-        raise NotImplementedError
+    def reader(self) -> Any:
+        """What runs the rows of a search in the place of `encode`, with the members of
+        `cache.PrefixCache`; None: nothing does."""
+        return None
 
     def expected(self, weights: Tensor) -> Tensor:
         """What is kept of a prediction to condition the next: (n, vocabulary) probabilities → (n, any)."""
@@ -184,6 +186,19 @@ def quoted(turns: Sequence[Turn]) -> str:
         return "\n\n".join([*instructions, spoken[0].text])
     lines = [f"{turn.role.capitalize()}: {turn.text}" for turn in spoken]
     return "\n\n".join([*instructions, *lines])
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How `load` wants a checkpoint, once names have become devices, dtypes and adapters."""
+
+    device: torch.device
+    dtype: torch.dtype
+    mask_id: int | None = None  # for models whose files do not state it
+    trusted: bool = False  # whether Python files of its repository may run
+    adapter: Adapter | None = None  # what is added to its weights
+    block: int | None = None  # overrules the size of its causal blocks; 0: none
+    progress: bool = False  # whether a bar is shown while large weights are read
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ class PrefixCache:
 
     def __init__(self, network: Denoiser) -> None:
         self.network, self.device = network, torch.device(network.device)
+        self.exact = network.causal_block is not None
         self.searches: dict[int, dict[EntryKey, CacheEntry]] = {}  # by the id of the prompt array
         self.rows: dict[tuple[int, int], CachedRow] = {}  # by request and row, of this call
         # On CPU entries are padded, so that bits do not depend on the batch.
@@ -222,7 +223,7 @@ class DualCache(PrefixCache):
 
     def _row(self, entries: dict[EntryKey, CacheEntry], request: Rows, row: int) -> CachedRow:
         prompt, canvas, start = request.prompt, request.canvas[row], fixed_start(request, row)
-        stop = int(np.broadcast_to(np.asarray(request.stop), len(request.canvas))[row])
+        stop = int(request.stops[row])
         key = (start, canvas[:start].tobytes() + b"|" + canvas[stop:].tobytes())
         entry = entries.get(key)
         if entry is not None and entry.used + 1 == self.network.dual_cache:

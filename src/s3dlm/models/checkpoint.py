@@ -26,10 +26,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from s3dlm.errors import ModelError
-from s3dlm.models.base import Model
+from s3dlm.models.base import Loading, Model
 from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id, integer
 from s3dlm.models.folder import read_json, shards
-from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import GridTokenizer, TextTokenizer, load_tokenizer
 from s3dlm.models.transformer import Transformer
 
@@ -115,63 +114,42 @@ def _block_layout(config: TransformerConfig, names: TensorNames, index: int) -> 
     return slots
 
 
-def load_native(
-    name: str,
-    folder: Path,
-    family: Family,
-    *,
-    device: torch.device,
-    dtype: torch.dtype,
-    mask_id: int | None,
-    trusted: bool,
-    block: int | None,
-    progress: bool,
-    adapter: Adapter | None,
-    quantize: str | None,
-) -> Model:
-    """A model of a family that the native network runs; `block` overrules the size of its causal
-    blocks, and 0 means none. Weights that become small are read into the host's memory first."""
+def load_native(name: str, folder: Path, family: Family, how: Loading) -> Model:
+    """A model of a family that the native network runs."""
     stated = read_json(folder / "config.json")
     order = integer(stated, "grid_order", default=None)
     tokenizer: GridTokenizer | TextTokenizer
     if order is not None:
         tokenizer = GridTokenizer(order, masks=stated.get("mask_token_id") != -1)
     else:
-        tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
-    mask_id = find_mask_id(stated, name, tokenizer.inner, family, mask_id)
+        tokenizer = load_tokenizer(folder, trust_remote_code=how.trusted)
+    mask_id = find_mask_id(stated, name, tokenizer.inner, family, how.mask_id)
     config = family.read(stated, family, mask_id)
+    block = how.block
     if block is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
         block = BD3LM_BLOCK  # no file states it: these are told by their names alone
     if block is not None:
         config = replace(config, causal_block=block or None)
-    if quantize is not None:
-        from s3dlm.models import quantize as small
-
-        small.check_quantize(quantize, dtype)
-    home = device if quantize is None else torch.device("cpu")
     files = shards(folder)
     slots = _checked_layout(folder, config, family, files)
     with torch.device("meta"):
         network = Transformer(config)
     state: dict[str, Tensor] = {}
-    total = dtype.itemsize * sum(math.prod(slot.shape) for slot in slots.values())
-    with _progress(total, shown=progress and total >= QUIET_BELOW) as advance:
+    total = how.dtype.itemsize * sum(math.prod(slot.shape) for slot in slots.values())
+    with _progress(total, shown=how.progress and total >= QUIET_BELOW) as advance:
         for stored, tensor in _tensors(files):
             if (slot := slots.get(stored)) is None:
                 continue
             if slot.parameter not in state:
                 shape = network.get_parameter(slot.parameter).shape
-                state[slot.parameter] = torch.empty(shape, dtype=dtype, device=home)
+                state[slot.parameter] = torch.empty(shape, dtype=how.dtype, device=how.device)
             rows = slot.of(state)
             rows.copy_(tensor)
             advance(rows.nbytes)
-    if adapter is not None:
-        adapter.merge({stored: slot.of(state) for stored, slot in slots.items()})
+    if how.adapter is not None:
+        how.adapter.merge({stored: slot.of(state) for stored, slot in slots.items()})
     network.load_state_dict(state, strict=True, assign=True)
     network.requires_grad_(False).eval()
-    if quantize is not None:
-        del state, rows
-        network = small.quantize_weights(network, quantize, device)
     ends = tokenizer.end_ids(stated.get("eos_token_id"), family.end_tokens)
     return Model(name, network, tokenizer, ends)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,15 @@ def dtype_of(name: str | None, device: torch.device) -> torch.dtype:
         raise SettingsError(unknown_name("dtype", name, DTYPES))
     dtype: torch.dtype = getattr(torch, short)
     return dtype
+
+
+def stored(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+    """Weights as they lie in memory: quantised ones in their parts."""
+    for name, tensor in tensors:
+        parts: list[str] = getattr(tensor, "__tensor_flatten__", lambda: ([], None))()[0]
+        yield from stored((f"{name}.{part}", getattr(tensor, part)) for part in parts)
+        if not parts:
+            yield name, tensor
 
 
 def logits_room(device: torch.device) -> int:

@@ -206,24 +206,25 @@ def _first_mixture(config: Config) -> int:
 
 QWEN_ENDS = ("<|endoftext|>", "<|im_end|>")
 LLADA_ENDS = ("<|endoftext|>", "<|eot_id|>")
-DEFINITION = "definition written out in tests/models/checkpoints.py"
+WHOLE_LLAMA = "Llama of transformers, without causal mask"
+WHOLE_QWEN2 = "Qwen2 of transformers, without causal mask"
 A2D_SAMPLER = "LLaDA's (mdlm), dllm's (bd3lm, prompts of whole blocks)"
 
 LLADA = Family(
     "LLaDA", ("llada", "llada_grid"), read_llada, LLADA_NAMES, LLADA_ENDS,
     mask_tokens=("<|mdm_mask|>",), mask_id=126336,
-    examples="LLaDA 8B, LLaDA 1.5, tiny, sudoku9", parity=DEFINITION,
+    examples="LLaDA 8B, LLaDA 1.5, tiny, sudoku9", parity=WHOLE_LLAMA,
 )  # fmt: skip
 MMADA = Family(
     "MMaDA (text)", ("mmada",), read_llada, LLADA_NAMES, LLADA_ENDS,
     mask_tokens=("<|mdm_mask|>",), mask_id=126336,
-    examples="MMaDA 8B Base, MixCoT", parity=DEFINITION, checked=False,
+    examples="MMaDA 8B Base, MixCoT", parity=WHOLE_LLAMA, checked=False,
 )  # fmt: skip
 DREAM = Family(
     "Dream", ("dream",), read_llama, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|mask|>",), mask_id=151666, shift=True, qkv_bias=True, context=2048,
     examples="Dream 7B, Dream-Coder, DiffuCoder",
-    parity=DEFINITION,
+    parity=WHOLE_QWEN2,
     sampler="Dream's",
 )  # fmt: skip
 A2D_QWEN3 = Family(
@@ -236,13 +237,13 @@ A2D_QWEN2 = Family(
     "A2D Qwen2", ("a2d-qwen2",), read_llama, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|mask|>",), qkv_bias=True,
     examples="Qwen2.5-Coder-0.5B-Instruct-diffusion-mdlm",
-    parity="Qwen2 of transformers, without causal mask",
+    parity=WHOLE_QWEN2,
     sampler=A2D_SAMPLER,
 )  # fmt: skip
 A2D_LLAMA = Family(
     "A2D Llama", ("a2d-llama",), read_llama, LLAMA_NAMES, ("<|end_of_text|>", "<|eot_id|>"),
     mask_tokens=("<|mask|>",),
-    examples="Llama-shaped conversions", parity="Llama of transformers, without causal mask",
+    examples="Llama-shaped conversions", parity=WHOLE_LLAMA,
     sampler=A2D_SAMPLER,
 )  # fmt: skip
 SDAR = Family(
@@ -267,7 +268,7 @@ FAST_DLLM_V2 = Family(
 ILLADA = Family(
     "iLLaDA", ("illada",), read_llama, LLAMA_NAMES, LLADA_ENDS,
     mask_tokens=("<[MASK]>",), mask_id=5,
-    examples="iLLaDA-8B", parity="Llama of transformers, without causal mask", checked=False,
+    examples="iLLaDA-8B", parity=WHOLE_LLAMA, checked=False,
 )  # fmt: skip
 LLADA_MOE = Family(
     "LLaDA-MoE", ("lladamoe",), read_llama, LLAMA_NAMES, ("<|endoftext|>", "<|role_end|>"),

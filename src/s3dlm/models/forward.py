@@ -11,7 +11,7 @@ transfer, and checks that need a value are made there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -52,14 +52,13 @@ class Forward:
         self.cache_rows = self.positions
         if self.on_cpu:
             self.cache_rows = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
-        self.prefixes: PrefixCache | None = None
+        self.prefixes: PrefixCache | None = denoiser.reader()
         if denoiser.dual_cache is not None:
             self.prefixes = DualCache(denoiser)
         elif denoiser.prefix_cache:
             self.prefixes = PrefixCache(denoiser)
         # With a cache that pretends, what a pass says of a canvas depends on when it is made.
-        self.remembers = self.prefixes is None or denoiser.causal_block is not None
-        self.remembers &= not denoiser.reads_prefix
+        self.remembers = self.prefixes is None or self.prefixes.exact
         self.head = denoiser.head_in_place(self.positions)
         self.expected = denoiser.conditioned
         self.clock = Clock(self.device)
@@ -72,10 +71,6 @@ class Forward:
     @torch.inference_mode()
     def __call__(self, requests: Sequence[Rows]) -> list[Prediction]:
         results = [Prediction.empty(request, self.expected) for request in requests]
-        if self.denoiser.reads_prefix:
-            for batch in self._behind_prefixes(requests):
-                self._run(requests, results, batch)
-            return results
         if self.prefixes is not None:
             self.prefixes.begin(requests)
         # Guided rows are run whole, twice; a batch holds either only such rows or none.
@@ -95,18 +90,6 @@ class Forward:
             for first in range(0, len(known), most):
                 self._run(requests, results, known[first : first + most])
         return results
-
-    def _behind_prefixes(self, requests: Sequence[Rows]) -> Iterator[Batch]:
-        """Rows that have one prefix and one open block, in batches."""
-        for index, request in enumerate(requests):
-            behind: dict[tuple[bytes, int], Batch] = {}
-            starts, stops = request.starts, np.broadcast_to(request.stop, len(request.canvas))
-            for row, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-                key = request.canvas[row, :start].tobytes(), int(stop)
-                behind.setdefault(key, []).append((index, row))
-            for (_, stop), rows in behind.items():
-                most = max(1, self.max_tokens // (stop - int(starts[rows[0][1]])))
-                yield from (rows[first : first + most] for first in range(0, len(rows), most))
 
     def _run(self, requests: Sequence[Rows], results: list[Prediction], batch: Batch) -> None:
         """One batch; if memory runs out, in two halves, and later batches stay that small."""
@@ -134,9 +117,7 @@ class Forward:
         request = requests[batch[0][0]]
         guided, again = request.sampling.guidance > 0, request.is_kept(batch[0][1])
         plain, known = None, None
-        if self.denoiser.reads_prefix:
-            features, known = self._encode_blocks(request, [row for _, row in batch])
-        elif again:
+        if again:
             features, plain = recalled(request, [row for _, row in batch])
             known = np.full(len(batch), request.prompt.size)
         elif guided:
@@ -166,22 +147,6 @@ class Forward:
                     )
                 read.append((place, [array[first:last] for array in whole]))
         return read
-
-    def _encode_blocks(self, request: Rows, rows: list[int]) -> tuple[Tensor, NDArray[np.int64]]:
-        """Features of the open blocks of rows behind one prefix, and how long that is."""
-        start = int(request.starts[rows[0]])
-        stop = int(np.broadcast_to(request.stop, len(request.canvas))[rows[0]])
-        prefix = [*request.prompt.tolist(), *request.canvas[rows[0], :start].tolist()]
-        vectors = None
-        if request.vectors is not None:
-            blank = np.zeros((stop - start, self.expected), np.float32)
-            each = [request.vectors[row] for row in rows]
-            stacked = np.stack([blank if one is None else one for one in each])
-            vectors = torch.from_numpy(stacked).to(self.device)
-        tokens = torch.from_numpy(request.canvas[rows, start:stop]).to(self.device)
-        with self.clock:
-            features = self.denoiser.encode_canvas(prefix, tokens, vectors)
-        return features, np.full(len(rows), len(prefix))
 
     def _encode(
         self, requests: Sequence[Rows], batch: Batch, *, without_prompt: bool = False

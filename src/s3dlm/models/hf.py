@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from s3dlm.errors import ModelError
-from s3dlm.models.base import Denoiser, Model
+from s3dlm.models.base import Denoiser, Loading, Model
 from s3dlm.models.device import logits_room
 from s3dlm.models.families import FAMILIES
 from s3dlm.models.family import find_mask_id
 from s3dlm.models.folder import read_json, shards
-from s3dlm.models.lora import Adapter
 from s3dlm.models.tokenizer import MASKED_LM_CHAT, load_tokenizer
 
 CPU_PASS = 1 << 28  # bytes of logits of one forward pass on CPU
@@ -76,22 +75,13 @@ class TransformersModel(LogitsModel):
         return logits
 
 
-def load_with_transformers(
-    name: str,
-    folder: Path,
-    *,
-    device: torch.device,
-    dtype: torch.dtype,
-    mask_id: int | None,
-    trusted: bool,
-    adapter: Adapter | None,
-) -> Model:
+def load_with_transformers(name: str, folder: Path, how: Loading) -> Model:
     """A model of a family that is not native."""
     config = read_json(folder / "config.json")
-    loader = _find_loader(name, config, trusted)
-    tokenizer = load_tokenizer(folder, trust_remote_code=trusted)
-    mask_id = find_mask_id(config, name, tokenizer.inner, None, mask_id)
-    inner = pretrained(loader, name, folder, dtype, adapter, trusted=trusted).to(device)
+    loader = _find_loader(name, config, how.trusted)
+    tokenizer = load_tokenizer(folder, trust_remote_code=how.trusted)
+    mask_id = find_mask_id(config, name, tokenizer.inner, None, how.mask_id)
+    inner = pretrained(loader, name, folder, how)
     if not tokenizer.inner.chat_template and "chat" in Path(name).name.lower():
         tokenizer.inner.chat_template = MASKED_LM_CHAT
     denoiser = TransformersModel(inner, mask_id, int(inner.config.vocab_size), _context(inner))
@@ -100,32 +90,22 @@ def load_with_transformers(
     return Model(name, denoiser, tokenizer, ends)
 
 
-def pretrained(
-    loader: Any,
-    name: str,
-    folder: Path,
-    dtype: torch.dtype,
-    adapter: Adapter | None,
-    *,
-    trusted: bool = False,
-) -> Any:
+def pretrained(loader: Any, name: str, folder: Path, how: Loading) -> Any:
     """A network of transformers with all of its weights, and those of an adapter.
 
     Args:
         loader: The class whose `from_pretrained` is called.
         name: What errors call it.
         folder: Where its files are.
-        dtype: Of its weights.
-        adapter: What is added to them.
-        trusted: Whether Python files of the folder may run.
+        how: How `load` wants it.
     """
     shards(folder)  # refuses pickles
     try:
         network, info = loader.from_pretrained(
             folder,
-            dtype=dtype,
+            dtype=how.dtype,
             use_safetensors=True,
-            trust_remote_code=trusted,
+            trust_remote_code=how.trusted,
             output_loading_info=True,
         )
     except Exception as error:  # the configs and the code of others fail in any way
@@ -138,9 +118,9 @@ def pretrained(
             f"and {len(wrong)} have the wrong shape, first "
             f"{', '.join(map(str, [*missing, *wrong][:5]))}; they would be random"
         )
-    if adapter is not None:
-        adapter.merge(dict(network.named_parameters()))
-    return network.eval().requires_grad_(False)
+    if how.adapter is not None:
+        how.adapter.merge(dict(network.named_parameters()))
+    return network.to(how.device).eval().requires_grad_(False)
 
 
 def _find_loader(name: str, config: dict[str, Any], trusted: bool) -> Any:

@@ -83,6 +83,11 @@ class Rows:
         """(rows,) where the open block of each row begins."""
         return np.broadcast_to(np.asarray(self.start), len(self.canvas))
 
+    @property
+    def stops(self) -> Ints:
+        """(rows,) where it ends."""
+        return np.broadcast_to(np.asarray(self.stop), len(self.canvas))
+
     def is_in_block(self) -> NDArray[np.bool_]:
         """(rows or 1, length) which positions belong to the open block of their row."""
         place = np.arange(self.canvas.shape[1])

@@ -1,8 +1,8 @@
-"""A model's tokenizer read with `tokenizers` alone, for those that need no more.
+"""A small model's tokenizer read with `tokenizers` alone, because importing transformers takes as long as
+importing torch.
 
-Importing transformers takes as long as importing torch, and most tokenizer.json files hold all that it
-would make of them. What they do not hold, or what is not known to change nothing, is left to
-transformers (`read_plain` returns None): results are the same either way.
+What tokenizer.json does not hold, or what is not known to change nothing, is left to transformers
+(`read_plain` returns None): results are the same either way.
 """
 
 from __future__ import annotations
@@ -21,17 +21,10 @@ from tokenizers import Tokenizer
 
 from s3dlm.models.folder import check_file, read_json
 
-NAMED = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
-TOKEN_LISTS = ("additional_special_tokens", "extra_special_tokens")
-WITHOUT_EFFECT = {  # entries of tokenizer_config.json that change neither ids nor texts as we use them
-    "tokenizer_class", "model_max_length", "clean_up_tokenization_spaces", "padding_side",
-    "truncation_side", "add_bos_token", "add_eos_token", "auto_map", "name_or_path",
-    "model_input_names", "processor_class", "errors", "backend", "is_local", "use_fast",
-    "tokenizer_file", "special_tokens_map_file", "legacy", "trust_remote_code",
-}  # fmt: skip
-OFF = ("add_prefix_space", "split_special_tokens")  # they may be there, but not be true
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-SPECIAL = dict.fromkeys(FLAGS, False) | {"special": True}  # what a bare name becomes
+NAMED = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
+WITHOUT_EFFECT = {"tokenizer_class", "model_max_length", "clean_up_tokenization_spaces"}
+OTHER_FILES = ("special_tokens_map.json", "added_tokens.json", "additional_chat_templates")
+FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
 LARGEST_TEMPLATE = 2**20  # bytes
 
 
@@ -66,48 +59,29 @@ def read_plain(folder: Path) -> PlainTokenizer | None:
     """The tokenizer of a model folder, unless transformers might make something else of it."""
     if not (folder / "tokenizer.json").is_file():
         return None
-    stored = read_json(folder / "tokenizer.json", 2**28)
-    path = folder / "tokenizer_config.json"
+    stored, path = read_json(folder / "tokenizer.json", 2**28), folder / "tokenizer_config.json"
     config = read_json(path) if path.is_file() else {}
-    older = [folder / "special_tokens_map.json", folder / "added_tokens.json"]
-    if (folder / "additional_chat_templates").exists() or (
-        "added_tokens_decoder" not in config and any(file.exists() for file in older)
-    ):
-        return None
-    if stored.get("truncation") or stored.get("padding") or any(config.get(key) for key in OFF):
-        return None
-    if config.keys() - {
-        *NAMED,
-        *TOKEN_LISTS,
-        *WITHOUT_EFFECT,
-        *OFF,
-        "added_tokens_decoder",
-        "chat_template",
-    }:
-        return None
-    added = {token["content"]: token for token in stored.get("added_tokens", ())}
-    named = {name: config[name] for name in NAMED if config.get(name) is not None}
-    tokens = [*named.values(), *(token for name in TOKEN_LISTS for token in config.get(name) or ())]
-    decoder = config.get("added_tokens_decoder") or {}
-    if any(added.get(t["content"], {}).get("id") != int(at) for at, t in decoder.items()):
-        return None
-    if not all(_is_there(token, added) for token in [*tokens, *decoder.values()]):
+    named = {name: config[name] for name in NAMED & config.keys() if config[name] is not None}
+    known = {token["content"]: token for token in stored.get("added_tokens", ())}
+    unusual = config.keys() - NAMED - WITHOUT_EFFECT - {"chat_template"}
+    # A name whose token tokenizer.json has in another way would be added to it again.
+    unusual |= {
+        name
+        for name, token in named.items()
+        if not isinstance(token, str) or FLAGS.items() - known.get(token, {}).items()
+    }
+    if unusual or stored.get("truncation") or stored.get("padding"):
         return None
     template = config.get("chat_template")
     if (folder / "chat_template.jinja").is_file():
         check_file(folder / "chat_template.jinja", LARGEST_TEMPLATE)
         template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    if not isinstance(template, str | None) or re.search(r"%-?\s*generation", template or ""):
+    tagged = isinstance(template, str) and re.search(r"%-?\s*generation", template)
+    if tagged or not isinstance(template, str | None):
         return None
-    texts = {name: t["content"] if isinstance(t, dict) else t for name, t in named.items()}
-    return PlainTokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), texts, template)
-
-
-def _is_there(token: Any, added: Mapping[str, Any]) -> bool:
-    """Whether tokenizer.json has the very token, so that adding it again would change nothing."""
-    wanted = token if isinstance(token, dict) else SPECIAL | {"content": token}
-    there = added.get(str(wanted.get("content")), {})
-    return all(there.get(flag) == wanted.get(flag, SPECIAL[flag]) for flag in FLAGS)
+    if any((folder / name).exists() for name in OTHER_FILES):
+        return None
+    return PlainTokenizer(Tokenizer.from_file(str(folder / "tokenizer.json")), named, template)
 
 
 def _refuse(message: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
 from s3dlm.inputs import Registry, find_entry_points, load_entry_point
-from s3dlm.models.base import EVERY_METHOD, Model
+from s3dlm.models.base import EVERY_METHOD, Loading, Model
 from s3dlm.models.families import find_family
 from s3dlm.models.folder import (
     BUNDLED,
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from s3dlm.models.lora import Adapter
 
 # What loads checkpoints whose config.json has this model_type and that no family describes; it is called
-# as (name, folder, *, device, dtype, mask_id, trusted, adapter) and returns a Model.
+# as (name, folder, how), `how` being a `Loading`, and returns a Model.
 MODEL_TYPES: Registry[Callable[..., Model]] = Registry("model_type", "s3dlm.model_types", object)
-# Ways to use several devices, by the option of `load` that asks for them: (load, options) → Model.
+# Other ways to hold weights (several devices, few bits), by the option of `load` that asks for them: each is
+# called as (load, options) and returns a Model.
 PLACEMENTS: Registry[Callable[..., Model]] = Registry("placement", "s3dlm.placements", object)
 
 
@@ -90,19 +91,17 @@ def load(
         prompts: A TOML file with prompt templates by task.
     """
     options: dict[str, Any] = {**locals()}
-    for way in ("tensor_parallel", "devices"):
+    for way in ("tensor_parallel", "devices", "quantize"):
         if options[way] not in (None, False):
             return PLACEMENTS.find(way)(load, options)
     check_model_name(name)
     own = None if prompts is None else read_prompts(prompts)
     plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
     if plugin is not None:
-        for option in ("adapter", "quantize"):
-            if options[option] is not None:
-                raise SettingsError(
-                    f"{option}={options[option]!r} is for checkpoints, and {name!r} is none but a "
-                    "plugin: leave it out"
-                )
+        if adapter is not None:
+            raise SettingsError(
+                f"adapter={adapter!r} is for checkpoints, and {name!r} is none but a plugin: leave it out"
+            )
         model = cast(Any, load_entry_point(plugin, object))(device=device, dtype=dtype)
         if not isinstance(model, Model):
             kind = type(model).__name__
@@ -119,7 +118,7 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
     """The model of a checkpoint folder, with what `load` was given."""
     from s3dlm.models.device import device_of, dtype_of
 
-    name, adapter, dtype = given["name"], given["adapter"], given["dtype"]
+    name, adapter = given["name"], given["adapter"]
     if name in BUNDLED and not (folder / "model.safetensors").is_file():
         raise ModelError(
             f"this installation of s3dlm lacks the weights of {name!r}; reinstall the package, "
@@ -130,31 +129,24 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
     width = config.get("d_model", config.get("hidden_size"))
     kind = f"{family.name}-{width}".lower() if family else ""
     device = device_of(given["device"])
-    dtype = "bfloat16" if dtype is None and given["quantize"] == "int4" else dtype
     if isinstance(adapter, str):
         from s3dlm.models.lora import read_adapter
 
         adapter = read_adapter(adapter)
-    options = {
-        "device": device, "dtype": dtype_of(dtype, device), "mask_id": given["mask_id"],
-        "trusted": given["trust_remote_code"], "adapter": adapter,
-    }  # fmt: skip
+    how = Loading(
+        device, dtype_of(given["dtype"], device), given["mask_id"], given["trust_remote_code"], adapter,
+        given["block"], given["progress"],
+    )  # fmt: skip
     if family is not None and model_type not in MODEL_TYPES:
         from s3dlm.models.checkpoint import load_native
 
-        options |= {option: given[option] for option in ("block", "progress", "quantize")}
-        model = load_native(name, folder, family, **options)
-    elif given["quantize"] is not None:
-        raise SettingsError(
-            f"quantize={given['quantize']!r} is for native models, and {name!r} is none: leave it out; "
-            "`s3dlm list models` says which families are native"
-        )
+        model = load_native(name, folder, family, how)
     elif model_type in MODEL_TYPES:
-        model = MODEL_TYPES.find(model_type)(name, folder, **options)
+        model = MODEL_TYPES.find(model_type)(name, folder, how)
     else:
         from s3dlm.models.hf import load_with_transformers
 
-        model = load_with_transformers(name, folder, **options)
+        model = load_with_transformers(name, folder, how)
     return replace(
         model,
         defaults=defaults_in(folder) if (folder / DEFAULTS_FILE).is_file() else model.defaults,

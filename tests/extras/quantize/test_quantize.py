@@ -11,22 +11,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from s3dlm import Model, generate, generate_batch, load
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation.manifest import fingerprint
+from s3dlm.extras.quantize import quantize_weights
+from s3dlm.models.device import stored
 from s3dlm.models.family import Experts
-from s3dlm.models.quantize import quantize_weights, stored
 from tests.models.checkpoints import LLADA, llada_tensors, write_folder
 from tests.models.networks import random_network
-
-QUESTIONS = [
-    "Target: 15 Numbers: 10, 1, 6",
-    "Target: 7 Numbers: 1, 2, 4",
-    "Target: 3 Numbers: 9, 3, 9",
-]
+from tests.models.test_hf import masked_lm
+from tests.models.test_lora import adapter as write_adapter
 
 
 class OnlyLinear(Tensor):
@@ -71,7 +67,7 @@ def size(model: Model) -> int:
 
 
 FOLDERS = {
-    "tied": LLADA | {"weight_tying": True}, "own head": LLADA, "bias": LLADA | {"include_qkv_bias": True},
+    "tied": LLADA | {"weight_tying": True}, "own head, bias": LLADA | {"include_qkv_bias": True},
 }  # fmt: skip
 
 
@@ -110,35 +106,14 @@ def test_experts_become_small_too() -> None:
 
 
 @torchao
-def test_a_search_with_small_weights_is_the_same_alone_and_in_a_batch() -> None:
-    model = load("tiny", quantize="int8")
-    alone = [generate(model, question, task="countdown", steps=8) for question in QUESTIONS]
-    assert [r.text for r in generate_batch(model, QUESTIONS, task="countdown", steps=8)] == [
-        result.text for result in alone
-    ]
-
-
-@torchao
-def test_adapters_are_merged_before(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path / "model", LLADA, llada_tensors(LLADA))
-    write_adapter(tmp_path / "adapter")
-    plain, merged = (
-        load(str(folder), quantize="int8", adapter=adapter)
-        for adapter in (None, str(tmp_path / "adapter"))
-    )
+def test_adapters_are_merged_before_and_a_search_is_the_same_in_a_batch(tmp_path: Path) -> None:
+    made = str(write_adapter(tmp_path / "adapter"))
+    plain, merged = (load("tiny", quantize="int8", adapter=one) for one in (None, made))
     assert fingerprint(plain) != fingerprint(merged)
-
-
-def write_adapter(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "adapter_config.json").write_text('{"lora_alpha": 4}')
-    name = "base_model.model.model.transformer.blocks.0.attn_out"
-    width = LLADA["d_model"]
-    factors = {
-        f"{name}.lora_A.weight": torch.ones(2, width),
-        f"{name}.lora_B.weight": torch.ones(width, 2),
-    }
-    save_file(factors, folder / "adapter_model.safetensors")
+    how: dict[str, Any] = {"task": "countdown", "steps": 8}
+    questions = ["Target: 15 Numbers: 10, 1, 6", "Target: 3 Numbers: 9, 3, 9"]
+    alone = [generate(plain, question, **how).text for question in questions]
+    assert [one.text for one in generate_batch(plain, questions, **how)] == alone
 
 
 @torchao
@@ -157,7 +132,8 @@ def test_without_torchao(monkeypatch: pytest.MonkeyPatch) -> None:
         load("tiny", quantize="int8")
 
 
+@torchao
 def test_models_that_are_not_native(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(SettingsError, match="native"):
+    masked_lm("bert", tmp_path)
+    with pytest.raises(SettingsError, match="quantize='int8' is for native models"):
         load(str(tmp_path), quantize="int8")

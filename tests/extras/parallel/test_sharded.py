@@ -13,14 +13,14 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import SettingsError
-from tests.models.sharded_worker import ASKED, SHAPES
+from tests.extras.parallel.sharded_worker import ASKED, SHAPES
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What two processes found."""
-    out, root = tmp_path_factory.mktemp("sharded") / "found.json", Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.models.sharded_worker", str(out)]
+    out, root = tmp_path_factory.mktemp("sharded") / "found.json", Path(__file__).parents[3]
+    command = [sys.executable, "-m", "tests.extras.parallel.sharded_worker", str(out)]
     workers = [
         subprocess.Popen(
             command, cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1", "RANK": str(rank)},

@@ -8,13 +8,15 @@ probabilities. Norms and the router of a mixture stay whole.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from s3dlm.errors import SettingsError, unknown_name
+from s3dlm.models.base import Model
+from s3dlm.models.device import device_of, dtype_of
 from s3dlm.models.layers import Mixture
 from s3dlm.models.transformer import Transformer
 
@@ -22,14 +24,24 @@ QUANTIZATIONS = ("int8", "int4")
 GROUP_SIZE = 64  # weights that share a scale and a zero with 4 bits: half a bit more for each
 
 
-def check_quantize(kind: str, dtype: torch.dtype) -> None:
-    """Refuse what cannot be done, before weights are read."""
+def load_small(load: Callable[..., Model], options: dict[str, Any]) -> Model:
+    """The model with small weights; they are read into the host's memory first."""
+    kind, device, dtype = options["quantize"], device_of(options["device"]), options["dtype"]
     if kind not in QUANTIZATIONS:
         raise SettingsError(unknown_name("quantize", kind, QUANTIZATIONS))
+    dtype = dtype_of("bfloat16" if dtype is None and kind == "int4" else dtype, device)
     if kind == "int4" and dtype != torch.bfloat16:  # CUDA has no other kernel, CPU no fast one
         short = str(dtype).removeprefix("torch.")
         raise SettingsError(f"quantize='int4' needs dtype='bfloat16', not {short!r}; leave it out")
     _torchao()
+    model = load(**options | {"quantize": None, "device": "cpu", "dtype": str(dtype)})
+    if not isinstance(model.denoiser, Transformer):
+        raise SettingsError(
+            f"quantize={kind!r} is for native models, and {model.name!r} is none: leave it out; "
+            "`s3dlm list models` says which families are native"
+        )
+    quantize_weights(model.denoiser, kind, device)
+    return model
 
 
 @torch.no_grad()
@@ -48,15 +60,6 @@ def quantize_weights(network: Transformer, kind: str, device: torch.device) -> T
                 if getattr(module, name) is not None:
                     setattr(module, name, _small(getattr(module, name), kind, device))
     return network.to(device)
-
-
-def stored(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """Weights as they lie in memory: quantised ones in their parts."""
-    for name, tensor in tensors:
-        parts: list[str] = getattr(tensor, "__tensor_flatten__", lambda: ([], None))()[0]
-        yield from stored((f"{name}.{part}", getattr(tensor, part)) for part in parts)
-        if not parts:
-            yield name, tensor
 
 
 def _small(weight: Tensor, kind: str, device: torch.device) -> nn.Parameter:
