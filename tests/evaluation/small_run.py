@@ -40,6 +40,16 @@ BASE = Settings.recommended(FAKE, "s3")
 # Their mixtures are expressions as well, so that all methods solve some problems and fail others.
 TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+4+12", "6*4+12", "6+4*12", "6*4*12"))
 LABELS = ("baseline", "best_of_k", "s3")
+READ_LABELS = (
+    "greedy",
+    "baseline",
+    "best_of_k",
+    "tilting",
+    "top_n",
+    "s3",
+)  # of the run that is read
+HOSTILE = "</script><script>alert(1)</script> <b>&amp; Target: 24 Numbers: 6, 4, 12"
+FILES = ("manifest.json", "samples.jsonl", "records.jsonl")
 
 
 def write_task(folder: Path, problems: int = 12) -> str:
@@ -52,6 +62,13 @@ def write_task(folder: Path, problems: int = 12) -> str:
     path = folder / "problems.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return f"{path}:countdown"
+
+
+def copy_run(folder: Path, to: Path) -> Path:
+    """The files of a run without its report."""
+    for name in FILES:
+        (to / name).write_bytes((folder / name).read_bytes())
+    return to
 
 
 def canonical(records: Iterable[Record]) -> list[bytes]:
