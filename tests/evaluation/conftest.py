@@ -1,7 +1,6 @@
 """What tests of evaluation share: a checkpoint, and a run that all who only read have in common."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
@@ -36,11 +35,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with its report: a main comparison, both sweeps, one trace and a hostile question."""
     place = tmp_path_factory.mktemp("report")
-    task = write_task(place, 6)
-    path = place / "problems.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[1]["question"] = HOSTILE
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = write_task(place, 6, {1: {"question": HOSTILE}})
     main, axes = small_plan(task, READ_LABELS, traces=1), {"particles": [1, 2], "branching": [1, 2]}
     more = [
         *plan.grid([task], ["best_of_k", "s3"], defaults, sweeps=axes),

@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +52,19 @@ HOSTILE = "</script><script>alert(1)</script> <b>&amp; Target: 24 Numbers: 6, 4,
 FILES = ("manifest.json", "samples.jsonl", "records.jsonl")
 
 
-def write_task(folder: Path, problems: int = 12) -> str:
-    """Countdown problems of which the fake model can solve some."""
-    targets = (22, 36, 54)
+def write_task(
+    folder: Path, problems: int = 12, changes: Mapping[int, Mapping[str, object]] | None = None
+) -> str:
+    """Countdown problems of which the fake model can solve some; `changes` of some by their number."""
     rows = [
-        {"question": f"Problem {i}. Target: {t} Numbers: 6, 4, 12", "gold": [[6, 4, 12], t]}
-        for i, t in enumerate(targets[i % 3] for i in range(problems))
-    ]
+        {"question": f"Problem {i}. Target: {t} Numbers: 6, 4, 12", "gold": [[6, 4, 12], t],
+         **(changes or {}).get(i, {})}
+        for i, t in enumerate((22, 36, 54)[i % 3] for i in range(problems))
+    ]  # fmt: skip
     path = folder / "problems.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # As it is, separators and all; but half of a surrogate pair can only be written escaped.
+    lines = [json.dumps(row, ensure_ascii="\\ud8" in json.dumps(row)) + "\n" for row in rows]
+    path.write_text("".join(lines))
     return f"{path}:countdown"
 
 
