@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from s3dlm.cli.main import main
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import (
     calibrate,
@@ -32,6 +33,7 @@ from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import evaluate
 from s3dlm.evaluation.statistics import Interval
+from s3dlm.models import registry
 from s3dlm.verifier.weights import in_fit_half
 from tests.evaluation.small_run import (
     HOSTILE,
@@ -322,55 +324,73 @@ def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -
         frames.read(folder, tmp_path)
 
 
-NO_TORCH = """class Missing:
+NO_TORCH = """import json, sys
+class Missing:
     def find_spec(self, name, *_):
         if name.split(".")[0] in ("torch", "transformers"): raise ImportError(name)
 sys.meta_path.insert(0, Missing())
 from s3dlm.evaluation import figures
-figures.FIGURES.clear()"""  # scipy looks at sys.modules["torch"]; drawing takes most of the time
-NO_PANDAS = "sys.modules['pandas'] = None"
+figures.FIGURES.clear()  # scipy looks at sys.modules["torch"]; drawing takes most of the time
+from s3dlm.cli.main import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["s3dlm", *words]
+    try:
+        main()
+    except SystemExit as end:
+        print("exit code", end.code or 0)
+"""
 
 
-def without(package: str, *commands: Sequence[str]) -> str:
-    """What the commands print where a package is not installed."""
-    code = (
-        f"import json, sys\n{package}\nfrom s3dlm.cli.main import main\n"
-        "for words in json.loads(sys.argv[1]):\n"
-        "    sys.argv = ['s3dlm', *words]\n"
-        "    try:\n        main()\n"
-        "    except SystemExit as end:\n        print('exit code', end.code or 0)\n"
-    )
-    words = [sys.executable, "-c", code, json.dumps(commands)]
+def without_torch(*commands: Sequence[str]) -> str:
+    """What the commands print where it is not installed."""
+    words = [sys.executable, "-c", NO_TORCH, json.dumps(commands)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
 
-def test_report_and_view_work_where_torch_cannot_be_imported(folder: Path, tmp_path: Path) -> None:
-    """Also with another grading, which changes no record."""
+def test_what_reads_works_where_torch_cannot_be_imported(folder: Path, tmp_path: Path) -> None:
+    """Also a report with another grading, which changes no record."""
     trace, before = (
         next((folder / "traces").glob("*.jsonl")),
         (folder / records.RECORDS).read_bytes(),
     )
-    said = without(
-        NO_TORCH,
+    outputs = tmp_path / "outputs.jsonl"
+    outputs.write_text('{"question": "6 * 7?", "output": "6 * 7 = 42. #### 42", "gold": 42}')
+    said = without_torch(
         ["report", str(folder), "--grading", "d1_whole", "--out", str(tmp_path / "d1")],
         ["view", str(trace), "--out", str(tmp_path / "trace.html")],
+        ["score", str(outputs), "--task", "gsm8k"],
     )
     assert "exit code 2" not in said, said
     assert all((tmp_path / made).is_file() for made in ("d1/report.html", "trace.html")), said
+    assert "accuracy: fixed 100.00 %" in said
     assert "**Grading**: d1_whole" in (tmp_path / "d1" / "report.md").read_text()
     assert (folder / records.RECORDS).read_bytes() == before
 
 
-def test_an_evaluation_runs_where_the_report_cannot(folder: Path, tmp_path: Path) -> None:
-    words = ["eval", "--task", "arithmetic", "--method", "baseline", "--limit", "1"]
+def test_an_evaluation_runs_where_the_report_cannot(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for name in ("frames", "report"):
+        monkeypatch.delitem(sys.modules, f"s3dlm.evaluation.{name}")
     out = tmp_path / "run"
-    said = without(NO_PANDAS, [*words, "--out", str(out)], ["report", str(folder)])
+    run = ["eval", "--task", write_task(tmp_path, 1), "--method", "baseline", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["s3dlm", *run])
+    main()
     assert len(records.read(out)) == 1
+    monkeypatch.setattr(sys, "argv", ["s3dlm", "report", str(folder)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
     missing = "pandas is not installed; run: pip install 's3dlm[report]'"
+    said = capsys.readouterr().err
     assert f"no report: {missing}; then: s3dlm report {out}" in said
     assert said.count(missing) == 2
-    assert "exit code 2" in said  # of the second command
 
 
 @pytest.mark.usefixtures("undrawn")
