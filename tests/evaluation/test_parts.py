@@ -37,7 +37,9 @@ def _model(denoiser: Machine) -> Model:
     return dataclasses.replace(fake_model(), denoiser=denoiser)
 
 
-def test_the_batch_grows_until_throughput_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_batch_grows_until_throughput_does_not_and_fits_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """This machine is busy with a batch of 32; one of 64 takes twice as long."""
     tried: list[int] = []
 
@@ -45,12 +47,10 @@ def test_the_batch_grows_until_throughput_does_not(monkeypatch: pytest.MonkeyPat
         tried.append(rows)
         return 0.01 * max(1.0, rows / 32)
 
-    monkeypatch.setattr(local, "_time_forward", seconds)
-    assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == 32
-    assert tried == [8, 16, 32, 64]
-
-
-def test_the_batch_fits_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "_time_forward", seconds)
+        assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == 32
+        assert tried == [8, 16, 32, 64]
     monkeypatch.setattr(local, "GAIN", 0.0)  # whatever the clock says, more rows would pay
     assert local.best_batch_size(_model(Machine(20)), [5, 6], 8) == 16
     assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == local.TRIED_SIZES[-1]
