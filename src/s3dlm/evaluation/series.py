@@ -51,7 +51,7 @@ def curve_points(cells: list[Cell]) -> pd.DataFrame:
          *astuple(cell.accuracy))
         for cell in cells for c in (cell.condition,)
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=POINT)
+    return pd.DataFrame(rows, columns=POINT).dropna(subset=["nfe"])  # where nothing was answered
 
 
 def block_length(run: RecordedRun) -> pd.DataFrame:
