@@ -84,7 +84,7 @@ if __name__ == "__main__":
     try:
         runner = ProcessRunner(small_model(), 1)
         print(*[process.pid for process in runner.processes], flush=True)
-        runner.wait()
+        runner.describe()
         print("started", flush=True)
         time.sleep(1000)
     except KeyboardInterrupt:

@@ -44,9 +44,6 @@ class LocalRunner:
     batch_sizes: dict[tuple[str, int], int] = field(default_factory=dict)
     cached: Model | None = None  # the model behind a row cache
 
-    def wait(self) -> None:
-        return None
-
     def describe(self) -> dict[str, Any]:
         return manifest.describe(self.model)
 

@@ -58,11 +58,9 @@ class Chunk:
 class Runner(Protocol):
     """Where the searches run: `LocalRunner`, `ProcessRunner`, or `RayRunner` on many machines."""
 
-    def wait(self) -> None:
-        """Return when the workers have started, so that no clock counts it."""
-
     def describe(self) -> dict[str, Any]:
-        """The fields of the manifest that model and machine decide."""
+        """The fields of the manifest that model and machine decide. The first call returns when the
+        workers have started, so that no clock counts it."""
 
     def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
         """The number of canvases per forward pass that is fast, measured on one of the questions."""
@@ -165,7 +163,6 @@ def _chunks(
 ) -> Iterator[Chunk]:
     """The searches that are timed, then those that may use the row cache."""
     if todo:
-        runner.wait()
         questions = [
             sample.question for sample in plan.problems[condition.task].samples[:TRIED_QUESTIONS]
         ]

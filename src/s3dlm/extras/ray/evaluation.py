@@ -79,11 +79,8 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
             self.close()
             raise
 
-    def wait(self) -> None:
-        self._call(self.actors, "wait")
-
     def describe(self) -> dict[str, Any]:
-        return dict(self._call(self.actors[:1], "describe")[0])
+        return dict(self._call(self.actors, "describe")[0])
 
     def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
         return int(self._call(self.actors[:1], "batch_size", condition, questions)[0])
