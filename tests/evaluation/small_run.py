@@ -117,29 +117,21 @@ def defaults(method: str, task: str | None = None) -> Settings:
     return Settings.recommended(FAKE, method, task)
 
 
-def run_and_be_killed(task: str, folder: Path, kills: int, timed: bool) -> None:
-    """Start the run again and again; each process dies at a random one of its writes.
-
-    It dies half-way through a write, before a sync or before a file is replaced, so the moment does
-    not depend on the machine's speed. With `timed`, every second one dies after a random time instead.
+def run_and_be_killed(task: str, folder: Path, kills: int) -> None:
+    """Start the run again and again; each process dies at a random one of its writes: half-way through
+    it, before a sync or before a file is replaced, so the moment does not depend on the machine's speed.
     Children are forked (no forward pass has run before), so that a kill costs little.
     """
-    rng, killed = random.Random(0), 0
-    while killed < kills:
-        write, seconds = rng.randint(1, 12), rng.uniform(0.0, 0.1)
-        child = os.fork()
+    rng = random.Random(0)
+    for killed in range(kills):
+        write, child = rng.randint(1, 12), os.fork()
         if child == 0:
-            if timed and killed % 2:
-                signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends a process at once
-            else:
-                _die_at(write)
+            _die_at(write)
             evaluate(small_model(), small_plan(task), folder, batch_size=8)
             os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
+        if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
             sys.exit(f"the run ended after {killed} of {kills} kills; make it longer")
-        killed += 1
-    print(f"killed {killed}")
+    print(f"killed {kills}")
 
 
 def _die_at(count: int) -> None:
@@ -162,4 +154,4 @@ def _die_at(count: int) -> None:
 
 
 if __name__ == "__main__":
-    run_and_be_killed(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:] == ["timed"])
+    run_and_be_killed(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

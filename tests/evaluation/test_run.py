@@ -68,24 +68,23 @@ def test_confidence_is_of_the_same_part_of_the_text_for_all_methods(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("kills", "problems", "moments"),
-    [(10, 12, []), pytest.param(50, 120, ["timed"], marks=pytest.mark.slow)],
+    ("kills", "problems"), [(8, 12), pytest.param(50, 120, marks=pytest.mark.slow)]
 )
 def test_killed_at_random_moments_and_resumed_it_is_the_same_run(
-    tmp_path: Path, kills: int, problems: int, moments: list[str]
+    whole: tuple[str, Path], tmp_path: Path, kills: int, problems: int
 ) -> None:
-    (tmp_path / "task").mkdir()
-    task = write_task(tmp_path / "task", problems)
-    command = [sys.executable, "-m", "tests.evaluation.small_run", task, str(tmp_path / "killed")]
-    done = subprocess.run(
-        [*command, str(kills), *moments], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    task, undisturbed = whole
+    if problems > 12:
+        task, undisturbed = write_task(tmp_path, problems), tmp_path / "undisturbed"
+        evaluate(small_model(), small_plan(task), undisturbed)
+    killed = tmp_path / "killed"
+    command = [sys.executable, "-m", "tests.evaluation.small_run", task, str(killed), str(kills)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.stdout == f"killed {kills}\n", done.stderr
-    before = len(records.read(tmp_path / "killed"))
-    evaluate(small_model(), small_plan(task), tmp_path / "killed")
-    evaluate(small_model(), small_plan(task), tmp_path / "undisturbed")
-    assert rows(tmp_path / "killed") == rows(tmp_path / "undisturbed")
-    assert 0 < before < len(rows(tmp_path / "killed"))  # the kills fell into the run
+    before = len(records.read(killed))
+    evaluate(small_model(), small_plan(task), killed)
+    assert rows(killed) == rows(undisturbed)
+    assert 0 < before < len(rows(killed))  # the kills fell into the run
 
 
 def test_neither_batch_nor_row_cache_changes_a_record_and_only_the_first_problems_are_timed(

@@ -55,9 +55,14 @@ class RecordedRun:
         """The conditions of the main comparison by label."""
         return {c.label: c for c in self.manifest.conditions if c.task == task and c.main}
 
+    @property
+    def main_conditions(self) -> list[Condition]:
+        """Those of the main comparison, task by task."""
+        return [condition for task in self.tasks for condition in self.main(task).values()]
+
     def labels(self) -> list[str]:
         """Labels of the main comparison, in the plan's order."""
-        return list(dict.fromkeys(label for task in self.tasks for label in self.main(task)))
+        return list(dict.fromkeys(condition.label for condition in self.main_conditions))
 
     def rows(self, condition: Condition) -> list[Record | Failure]:
         """All that came of a condition: its records, then its failures."""
