@@ -8,7 +8,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 import torch
 
 from s3dlm.errors import RecordError, S3dlmError
-from s3dlm.evaluation import calibrate, frames, local, manifest, records, report
+from s3dlm.evaluation import calibrate, frames, manifest, records, report
 from s3dlm.evaluation.local import gold_mistake
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Denoiser, Model, Wrapper
@@ -100,23 +99,6 @@ def test_neither_batch_nor_row_cache_changes_a_record_and_only_the_first_problem
     timed = {(r.sample, r.seed) for r in records.read(tmp_path / "cached") if r.at is not None}
     assert timed == {(sample.id, plan.seeds[0]) for sample in plan.problems[task].samples[:2]}
     assert all(r.at is not None for r in records.read(folder))
-
-
-def test_no_clock_counts_the_measurement_of_a_batch_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first condition would have been the slowest."""
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-
-    def measured(*_: object) -> int:
-        now[0] += 100.0
-        return 8
-
-    monkeypatch.setattr(local, "best_batch_size", measured)
-    evaluate(small_model(), small_plan(write_task(tmp_path, 3)), tmp_path / "run")
-    assert now[0] >= 100.0
-    assert all(r.at == 0.0 for r in records.read(tmp_path / "run"))
 
 
 def test_the_same_command_is_byte_equal_apart_from_clocks_and_a_plan_may_grow(
