@@ -80,7 +80,7 @@ def _methods_as_they_were() -> Iterator[None]:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports get the data of their figures only: drawing takes most of the time of a small report.
 
-    tests/evaluation/test_report.py and test_frontier.py draw every figure.
+    tests/evaluation/test_report.py and benchmarks/frontier/test_frontier.py draw every figure.
     """
     from s3dlm.evaluation import figures, records
 
@@ -88,6 +88,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
         for key, frame in data.items():
             records.write_atomic(folder / f"{key}.csv", frame.to_csv())
         (folder / f"{name}.png").touch()
+        (folder / f"{name}.svg").write_text("<svg/>")
         return "<svg/>"
 
     monkeypatch.setattr(figures, "save", write_data)

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 import s3dlm
 from s3dlm.cli import main as cli
-from tests.integrations.stand_in import provide
+from tests.stand_in import provide
 from tools import settings_page
 
 ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integrations.stand_in import provide
+from tests.stand_in import provide
 from tools import notebook
 
 FOLDER = Path(__file__).parents[1] / "examples"

@@ -64,18 +64,6 @@ def accuracy(point: pd.DataFrame, tasks: Sequence[str]) -> Interval:
     return bootstrap([list(grades(point, task)) for task in tasks], DRAWS)[0]
 
 
-def place(nfes: Sequence[float], at: float) -> tuple[int, float] | None:
-    """Where `at` lies among rising NFEs: the point before it, and the share of the point after it,
-    over log NFE; None outside."""
-    if not nfes or at < nfes[0] * (1 - 1e-9) or at > nfes[-1] * (1 + 1e-9):
-        return None
-    for index, (low, high) in enumerate(itertools.pairwise(nfes)):
-        if at <= high:
-            share = math.log(at / low) / math.log(high / low) if high > low else 0.0
-            return index, min(1.0, max(0.0, share))
-    return len(nfes) - 1, 0.0
-
-
 def gap(point: pd.DataFrame, other: pd.DataFrame, tasks: Sequence[str]) -> Gap | None:
     """A point against another curve at the point's NFE, on the problems and seeds that both have."""
     both = _shared([point, *points(other)], tasks)
@@ -123,11 +111,9 @@ def _path(curve: pd.DataFrame, tasks: Sequence[str]) -> list[tuple[float, float]
 
 
 def accuracy_at(curve: pd.DataFrame, tasks: Sequence[str], at: float) -> float:
-    """Accuracy at an NFE; beyond an end of the curve, that end's."""
+    """Accuracy at an NFE, linear over its logarithm; beyond an end of the curve, that end's."""
     nfes, values = zip(*_path(curve, tasks), strict=True)
-    before, share = place(nfes, min(max(at, nfes[0]), nfes[-1])) or (0, 0.0)
-    after = min(before + 1, len(values) - 1)
-    return float((1 - share) * values[before] + share * values[after])
+    return float(np.interp(math.log(at), np.log(nfes), values))
 
 
 def nfe_to_reach(curve: pd.DataFrame, tasks: Sequence[str], goal: float) -> float | None:

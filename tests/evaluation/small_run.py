@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,39 @@ BASE = Settings.recommended(FAKE, "s3")
 # Their mixtures are expressions as well, so that all methods solve some problems and fail others.
 TEXTS = tuple(f"<answer>{e}</answer>" for e in ("6+4+12", "6*4+12", "6+4*12", "6*4*12"))
 LABELS = ("baseline", "best_of_k", "s3")
+READ_LABELS = (
+    "greedy",
+    "baseline",
+    "best_of_k",
+    "tilting",
+    "top_n",
+    "s3",
+)  # of the run that is read
+HOSTILE = "</script><script>alert(1)</script> <b>&amp; Target: 24 Numbers: 6, 4, 12"
+FILES = ("manifest.json", "samples.jsonl", "records.jsonl")
 
 
-def write_task(folder: Path, problems: int = 12) -> str:
-    """Countdown problems of which the fake model can solve some."""
-    targets = (22, 36, 54)
+def write_task(
+    folder: Path, problems: int = 12, changes: Mapping[int, Mapping[str, object]] | None = None
+) -> str:
+    """Countdown problems of which the fake model can solve some; `changes` of some by their number."""
     rows = [
-        {"question": f"Problem {i}. Target: {t} Numbers: 6, 4, 12", "gold": [[6, 4, 12], t]}
-        for i, t in enumerate(targets[i % 3] for i in range(problems))
-    ]
+        {"question": f"Problem {i}. Target: {t} Numbers: 6, 4, 12", "gold": [[6, 4, 12], t],
+         **(changes or {}).get(i, {})}
+        for i, t in enumerate((22, 36, 54)[i % 3] for i in range(problems))
+    ]  # fmt: skip
     path = folder / "problems.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # As it is, separators and all; but half of a surrogate pair can only be written escaped.
+    lines = [json.dumps(row, ensure_ascii="\\ud8" in json.dumps(row)) + "\n" for row in rows]
+    path.write_text("".join(lines))
     return f"{path}:countdown"
+
+
+def copy_run(folder: Path, to: Path) -> Path:
+    """The files of a run without its report."""
+    for name in FILES:
+        (to / name).write_bytes((folder / name).read_bytes())
+    return to
 
 
 def canonical(records: Iterable[Record]) -> list[bytes]:
@@ -96,29 +117,21 @@ def defaults(method: str, task: str | None = None) -> Settings:
     return Settings.recommended(FAKE, method, task)
 
 
-def run_and_be_killed(task: str, folder: Path, kills: int, timed: bool) -> None:
-    """Start the run again and again; each process dies at a random one of its writes.
-
-    It dies half-way through a write, before a sync or before a file is replaced, so the moment does
-    not depend on the machine's speed. With `timed`, every second one dies after a random time instead.
+def run_and_be_killed(task: str, folder: Path, kills: int) -> None:
+    """Start the run again and again; each process dies at a random one of its writes: half-way through
+    it, before a sync or before a file is replaced, so the moment does not depend on the machine's speed.
     Children are forked (no forward pass has run before), so that a kill costs little.
     """
-    rng, killed = random.Random(0), 0
-    while killed < kills:
-        write, seconds = rng.randint(1, 12), rng.uniform(0.0, 0.1)
-        child = os.fork()
+    rng = random.Random(0)
+    for killed in range(kills):
+        write, child = rng.randint(1, 12), os.fork()
         if child == 0:
-            if timed and killed % 2:
-                signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends a process at once
-            else:
-                _die_at(write)
+            _die_at(write)
             evaluate(small_model(), small_plan(task), folder, batch_size=8)
             os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if not os.WIFSIGNALED(status):
+        if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
             sys.exit(f"the run ended after {killed} of {kills} kills; make it longer")
-        killed += 1
-    print(f"killed {killed}")
+    print(f"killed {kills}")
 
 
 def _die_at(count: int) -> None:
@@ -141,4 +154,4 @@ def _die_at(count: int) -> None:
 
 
 if __name__ == "__main__":
-    run_and_be_killed(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:] == ["timed"])
+    run_and_be_killed(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

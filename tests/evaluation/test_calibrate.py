@@ -13,7 +13,7 @@ from s3dlm.engine import generate
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.evaluation import calibrate, frames, report
 from s3dlm.evaluation.run import evaluate
-from s3dlm.verifier import calibration
+from s3dlm.verifier import calibration, for_task
 from s3dlm.verifier.calibration import (
     AnswerCalibration,
     Calibrations,
@@ -50,24 +50,26 @@ def test_the_probability_is_the_curve_at_what_the_search_knows(method: str) -> N
     assert (plain.text, plain.score, plain.nfe) == (result.text, result.score, result.nfe)
     score = result.score
     if method == "baseline":  # it never scores, so the text is scored for the probability alone
-        from s3dlm.verifier import for_task
-
         assert score is None
         score = for_task("countdown").score(QUESTION, result.text, result.confidence).total
     assert result.p_correct == WEIGHTS.p_correct(score, result.agreement, result.confidence)
 
 
-def test_there_is_none_for_another_task_method_or_verifier() -> None:
+@pytest.mark.parametrize(
+    ("how", "known"),
+    [
+        ({}, True),
+        ({"method": "best_of_k"}, False),
+        ({"task": "none"}, False),
+        ({"verifier": "checker"}, False),
+        ({"verifier": lambda prompt, text, confidence: 0.5}, False),
+    ],
+    ids=["its own", "method", "task", "verifier", "own verifier"],
+)
+def test_there_is_none_for_another_task_method_or_verifier(how: dict, known: bool) -> None:
     model = calibrated(Fit("countdown", "s3", "paper", WEIGHTS))
-
-    def p_correct(task="countdown", method="s3", **options):
-        return generate(model, QUESTION, task=task, method=method, **options).p_correct
-
-    assert p_correct() is not None
-    assert p_correct(method="best_of_k") is None
-    assert p_correct(task="none") is None
-    assert p_correct(verifier="checker") is None
-    assert p_correct(verifier=lambda prompt, text, confidence: 0.5) is None
+    result = generate(model, QUESTION, **{"task": "countdown", "method": "s3", **how})
+    assert (result.p_correct is not None) is known
 
 
 def test_without_an_answer_the_probability_is_zero() -> None:
@@ -104,9 +106,7 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
     of the promises in them."""
     source = calibrate.read_answers(run, "checker")
     made, _ = calibrate.fit_groups(source.groups)
-    model = dataclasses.replace(
-        small_model(), calibrations=Calibrations(tuple(m.fit for m in made))
-    )
+    model = calibrated(*(row.fit for row in made))
     plan = small_plan(frames.read(run).tasks[0], ("baseline", "s3"))
     evaluate(model, plan, tmp_path / "run", batch_size=32)
     before, after = frames.read(run), frames.read(tmp_path / "run")
@@ -126,16 +126,21 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
     assert {row[1] for row in grid.rows} == {"baseline", "s3"}
 
 
+def sums(path: Path, *rows: tuple[str, int]) -> list[str]:
+    """The command for a file of outputs to n + 1."""
+    lines = [
+        {"question": f"What is {n} + 1?", "output": output, "gold": n + 1} for output, n in rows
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return ["calibrate", str(path), "--task", "gsm8k", "--out", str(path.with_name("c.json"))]
+
+
 def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> None:
-    rows = [
-        {"task": "gsm8k", "question": f"What is {n} + 1?", "gold": n + 1,
-         "output": f"{n} + 1 = {n + 1 + n % 2}. The answer is \\boxed{{{n + 1 + n % 3 // 2}}}"}
-        for n in range(2, 62)
-    ]  # fmt: skip
-    file = tmp_path / "outputs.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert grade("gsm8k", rows[0]["output"], 3) == 0.0
-    command = ["calibrate", str(file), "--task", "gsm8k", "--out", str(tmp_path / "c.json")]
+    def output(n: int) -> str:
+        return f"{n} + 1 = {n + 1 + n % 2}. The answer is \\boxed{{{n + 1 + n % 3 // 2}}}"
+
+    command = sums(tmp_path / "outputs.jsonl", *((output(n), n) for n in range(2, 62)))
+    assert grade("gsm8k", output(2), 3) == 0.0
     refused = CliRunner().invoke(app, command)
     assert isinstance(refused.exception, SettingsError)
     assert "--model" in str(refused.exception)
@@ -143,6 +148,12 @@ def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> No
     (fit,) = read_calibrations(tmp_path / "c.json").fits
     assert (fit.task, fit.method, fit.verifier) == ("gsm8k", "baseline", "checker")
     assert fit.answers == 60
+
+
+def test_a_command_that_writes_no_calibration_has_failed(tmp_path: Path) -> None:
+    command = sums(tmp_path / "f.jsonl", *((str(n + 1), n) for n in range(20)))  # all are right
+    done = CliRunner().invoke(app, [*command, "--model", "nobody/nothing"])
+    assert (done.exit_code, "nothing was written" in done.stdout) == (1, True)
 
 
 def test_too_few_answers_are_no_calibration(run: Path) -> None:
@@ -154,14 +165,6 @@ def test_too_few_answers_are_no_calibration(run: Path) -> None:
     assert "at least 20" in skipped[0]
     right = [dataclasses.replace(groups[key][0], right=True, question=str(n)) for n in range(30)]
     assert "two right and two wrong" in calibrate.fit_groups({key: right})[1][0]
-
-
-def test_a_command_that_writes_no_calibration_has_failed(tmp_path: Path) -> None:
-    rows = [{"question": f"{n} + 4?", "output": str(n + 4), "gold": n + 4} for n in range(20)]
-    (tmp_path / "f.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ["--task", "gsm8k", "--model", "nobody/nothing", "--out", str(tmp_path / "c.json")]
-    done = CliRunner().invoke(app, ["calibrate", str(tmp_path / "f.jsonl"), *words])
-    assert (done.exit_code, "nothing was written" in done.stdout) == (1, True)
 
 
 def test_a_calibration_of_other_weights_is_not_used(tmp_path: Path) -> None:

@@ -15,9 +15,6 @@ from s3dlm.evaluation import records
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, small_model, write_task
 
-SIZES = {"gen_length": 24, "steps": 4, "block_length": 24, "particles": 2, "branching": 2}
-SMALL = [word for pair in SIZES.items() for word in ("--set", "{}={}".format(*pair))]
-
 
 @pytest.fixture
 def app(monkeypatch: pytest.MonkeyPatch, undrawn: None) -> typer.Typer:
@@ -33,47 +30,34 @@ def call(app: typer.Typer, *words: str) -> str:
     return done.stdout
 
 
+EVAL = ("eval", "--model", "fake")
+
+
 def test_eval_writes_a_report_and_says_where(app: typer.Typer, tmp_path: Path) -> None:
-    task = write_task(tmp_path, 3)
-    out = tmp_path / "run"
-    words = ["eval", "--model", "fake", "--task", task, "--method", "best_of_k,s3", "--limit", "2"]
-    said = call(app, *words, *SMALL, "--out", str(out))
-    assert str(out / "report.html") in said.replace("\n", "")
+    task, out = write_task(tmp_path, 3), tmp_path / "run"
+    words = (*EVAL, "--task", task, "--method", "best_of_k,s3", "--limit", "2", "--out", str(out))
+    assert str(out / "report.html") in call(app, *words).replace("\n", "")
     assert len(records.read(out)) == 4
-    again = json.loads(call(app, *words, *SMALL, "--out", str(out), "--json"))
-    assert [table["title"] for table in again["tables"]][1:2] == [
-        "Accuracy on every task (the paper's Tables 1 and 2)"
-    ]
+    titles = [table["title"] for table in json.loads(call(app, *words, "--json"))["tables"]]
+    assert titles[1] == "Accuracy on every task (the paper's Tables 1 and 2)"
     assert len(records.read(out)) == 4
     with pytest.raises(RecordError, match=r"temperature was 1\.0 and is now 0\.5"):
-        call(app, *words, *SMALL, "--set", "temperature=0.5", "--out", str(out))
+        call(app, *words, "--set", "temperature=0.5")
 
 
 def test_repeated_tasks_and_methods_join(app: typer.Typer, tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     tasks = [write_task(tmp_path, 2), write_task(tmp_path / "second", 1)]
     words = ["--task", tasks[0], "--task", tasks[1], "--method", "greedy", "--method", "best_of_k"]
-    call(app, "eval", "--model", "fake", *words, *SMALL, "--out", str(tmp_path / "run"))
+    call(app, *EVAL, *words, "--out", str(tmp_path / "run"))
     assert len(records.read(tmp_path / "run")) == (2 + 1) * 2
 
 
 def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
     app: typer.Typer, tmp_path: Path
 ) -> None:
-    task = write_task(tmp_path, 2)
-    words = ["eval", "--model", "fake", "--task", task, "--method", "s3", "--limit", "1"]
-    made = json.loads(
-        call(
-            app,
-            *words,
-            "--set",
-            "particles=1,2",
-            "--set",
-            "branching=1,2",
-            "--out",
-            str(tmp_path / "r"),
-            "--json",
-        )
-    )
+    words = ["--task", write_task(tmp_path, 2), "--method", "s3", "--limit", "1"]
+    words += ["--set", "particles=1,2", "--set", "branching=1,2", "--out", str(tmp_path / "r")]
+    made = json.loads(call(app, *EVAL, *words, "--json"))
     sweep = next(table for table in made["tables"] if "particles" in table["title"])
     assert [row[1:3] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]

@@ -1,4 +1,4 @@
-"""Small parts: batch size by trial, token counters, progress, fingerprints."""
+"""Small parts: token counters, fingerprints, progress."""
 
 from __future__ import annotations
 
@@ -9,51 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from s3dlm.evaluation import local, manifest, run
+from s3dlm.evaluation import manifest, run
 from s3dlm.evaluation.plan import Condition, Plan
 from s3dlm.evaluation.run import Bars
-from s3dlm.models.base import Denoiser, Model
+from s3dlm.models.base import Denoiser
 from s3dlm.tasks import Loaded, Sample
 from tests.evaluation.small_run import BASE
 from tests.evaluation.test_records import record
 from tests.fakes import ByteTokenizer, fake_model
-
-
-class Machine(Denoiser):
-    """A denoiser with so much memory."""
-
-    mask_id, vocabulary, context = 1, 4, 64
-
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
-
-    def encode(self, tokens: torch.Tensor, keys: torch.Tensor | None = None) -> torch.Tensor:
-        if len(tokens) > self.memory:
-            raise torch.OutOfMemoryError("out of memory")
-        return tokens
-
-
-def _model(denoiser: Machine) -> Model:
-    return dataclasses.replace(fake_model(), denoiser=denoiser)
-
-
-def test_the_batch_grows_until_throughput_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine is busy with a batch of 32; one of 64 takes twice as long."""
-    tried: list[int] = []
-
-    def seconds(model: Model, row: list[int], rows: int) -> float:
-        tried.append(rows)
-        return 0.01 * max(1.0, rows / 32)
-
-    monkeypatch.setattr(local, "_time_forward", seconds)
-    assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == 32
-    assert tried == [8, 16, 32, 64]
-
-
-def test_the_batch_fits_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "GAIN", 0.0)  # whatever the clock says, more rows would pay
-    assert local.best_batch_size(_model(Machine(20)), [5, 6], 8) == 16
-    assert local.best_batch_size(_model(Machine(10_000)), [5, 6], 8) == local.TRIED_SIZES[-1]
 
 
 def test_without_its_file_the_models_tokenizer_counts(

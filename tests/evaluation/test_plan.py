@@ -46,12 +46,6 @@ def test_the_seed_is_no_part_of_a_condition() -> None:
     assert Condition.from_json(one.to_json()) == one
 
 
-def test_greedy_is_the_baseline_without_sampling() -> None:
-    greedy = settings_for("greedy", defaults, {"temperature": 1.0})
-    assert (greedy.search.like, greedy.decoding.temperature) == ("baseline", 0.0)
-    assert settings_for("baseline", defaults).decoding == BASE.decoding
-
-
 def test_a_given_setting_wins_over_the_methods_own() -> None:
     def tuned(method: str, task: str | None) -> Settings:
         return tuned_to(method, {"temperature": 0.3, "lam": 4.0})
@@ -68,20 +62,32 @@ def test_a_given_setting_wins_over_the_methods_own() -> None:
 def test_a_setting_applies_to_the_methods_that_use_it() -> None:
     found = plans.grid(["gsm8k"], ["best_of_k", "s3"], defaults, {"lam": 5.0, "steps": 32})
     assert [(c.value("lam"), c.value("steps")) for c in found] == [(None, 32), (5.0, 32)]
-    with pytest.raises(SettingsError, match="lam has no effect on baseline, best_of_k"):
-        plans.grid(["gsm8k"], ["baseline", "best_of_k"], defaults, {"lam": 5.0})
-    with pytest.raises(SettingsError, match="branching has no effect on baseline"):
-        plans.grid(["gsm8k"], ["baseline"], defaults, sweeps={"branching": [1, 2]})
-    with pytest.raises(SettingsError, match="seed is set by --seeds"):
-        plans.grid(["gsm8k"], ["s3"], defaults, {"seed": 3})
+    greedy = settings_for("greedy", defaults, {"temperature": 1.0})  # the baseline, and no chance
+    assert (greedy.search.kin, greedy.decoding.temperature) == ("baseline", 0.0)
 
-
-def test_a_method_that_reveals_by_a_threshold_has_no_number_of_steps() -> None:
     def tuned(method: str, task: str | None = None) -> Settings:
         return Settings(method, **({"reveal": "threshold"} if method == "revise" else {}))
 
     found = plans.grid(["gsm8k"], ["s3", "revise"], tuned, {"steps": 32})
-    assert [c.value("steps") for c in found] == [32, None]
+    assert [c.value("steps") for c in found] == [32, None]  # a threshold has no number of steps
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "sweeps", "said"),
+    [
+        (["baseline", "best_of_k"], {"lam": 5.0}, {}, "lam has no effect on baseline, best_of_k"),
+        (["baseline"], {}, {"branching": [1, 2]}, "branching has no effect on baseline"),
+        (["s3"], {"seed": 3}, {}, "seed is set by --seeds"),
+        (["s33"], {}, {}, "did you mean 's3'"),
+        (["s3"], {}, {"seeds": [1]}, "sweep='seeds' is unknown"),
+        (["s3"], {"policcy": "random"}, {}, "did you mean 'policy'"),
+    ],
+)
+def test_what_has_no_effect_or_is_unknown_is_named(
+    labels: list[str], given: dict[str, Any], sweeps: dict[str, list[int]], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        plans.grid(["gsm8k"], labels, defaults, given, sweeps)
 
 
 def test_the_main_comparison_of_a_sweep_is_the_default_point_else_the_first() -> None:
@@ -91,18 +97,16 @@ def test_the_main_comparison_of_a_sweep_is_the_default_point_else_the_first() ->
     assert [c.budget for c in other if c.main] == [(16, 2)]
 
 
-def test_unknown_labels_and_settings_are_named() -> None:
-    with pytest.raises(SettingsError, match="did you mean 's3'"):
-        plans.grid(["gsm8k"], ["s33"], defaults)
-    with pytest.raises(SettingsError, match="sweep='seeds' is unknown"):
-        plans.grid(["gsm8k"], ["s3"], defaults, sweeps={"seeds": [1]})
-    with pytest.raises(SettingsError, match="did you mean 'policy'"):
-        plans.grid(["gsm8k"], ["s3"], defaults, {"policcy": "random"})
+def test_accuracy_on_code_is_called_pass_at_1() -> None:
+    titles = [plans.title_of(task) for task in ("humaneval", "mbpp", "gsm8k")]
+    assert titles == ["HumanEval (pass@1)", "MBPP (pass@1)", "GSM8K"]
+
+
+LOADED = {"gsm8k": Loaded((), "", 0)}
 
 
 def test_the_reproduction_holds_every_table_and_curve() -> None:
-    loaded = {"gsm8k": Loaded((), "", 0)}
-    found = paper.reproduction(loaded, defaults, (0, 1, 2), sweep_problems=100).conditions
+    found = paper.reproduction(LOADED, defaults, (0, 1, 2), sweep_problems=100).conditions
     main = [c for c in found if c.main]
     once = [label for label in paper.ONE_SEED if label != "s3_paper"]  # it would be s3 again
     assert [c.label for c in main] == [*paper.MAIN, *once]
@@ -113,24 +117,23 @@ def test_the_reproduction_holds_every_table_and_curve() -> None:
     assert lengths == {2, 4, 8, 16, 32, 64}
     assert len({(c.label, c.spec) for c in found}) == len(found)
     assert {c.seeds for c in found} == {None, 1}
+    given = paper.reproduction(LOADED, defaults, (0,), overrides={"temperature": 0.3}).conditions
+    assert {c.settings.decoding.temperature for c in given} == {0.0, 0.3}
 
 
 def test_a_model_that_recommends_another_lambda_is_also_asked_with_the_papers() -> None:
     def tuned(method: str, task: str | None = None) -> Settings:
         return tuned_to(method, {"lam": 10.0})
 
-    found = paper.reproduction({"gsm8k": Loaded((), "", 0)}, tuned, (0,), sweep_problems=0)
+    found = paper.reproduction(LOADED, tuned, (0,), sweep_problems=0)
     (asked,) = (c.settings.search for c in found.conditions if c.label == "s3_paper")
     assert isinstance(asked, S3Paper)
 
 
 def test_smaller_sizes_are_parts_of_larger_ones() -> None:
     """So that a folder can go on from an hour to a day to everything."""
-    loaded = {"gsm8k": Loaded((), "", 0)}
     hour, day, full = (
-        {(c.label, c.spec) for c in paper.reproduction(loaded, defaults, (0,), size).conditions}
+        {(c.label, c.spec) for c in paper.reproduction(LOADED, defaults, (0,), size).conditions}
         for size in (paper.SIZES[name] for name in ("hour", "day", "full"))
     )
     assert hour < day < full
-    given = paper.reproduction(loaded, defaults, (0,), overrides={"temperature": 0.3}).conditions
-    assert {c.settings.decoding.temperature for c in given} == {0.0, 0.3}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,64 +75,62 @@ def test_errors_can_be_sent(name: str) -> None:
     assert (type(copy), str(copy)) == (type(error), str(error))
 
 
-PARENT = """
-import sys, time
-from tests.evaluation.small_run import small_model
-from s3dlm.evaluation.processes import ProcessRunner
-if __name__ == "__main__":
-    runner = ProcessRunner(small_model(), 1)
-    runner.wait()
-    print(*[process.pid for process in runner.processes], flush=True)
-    time.sleep(100)
-"""
-
-
-def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
-    script.write_text(PARENT)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, env=env) as parent:
-        assert parent.stdout is not None
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert pids
-        assert all(_alive(pid) for pid in pids)
-        parent.kill()
-    deadline = time.monotonic() + 900
-    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(_alive(pid) for pid in pids)
-
-
-STARTS = """
-import os, signal
+SCRIPT = """
+import os, signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 from tests.evaluation.small_run import small_model
 from s3dlm.evaluation.processes import ProcessRunner
 if __name__ == "__main__":
     try:
         runner = ProcessRunner(small_model(), 1)
+        print(*[process.pid for process in runner.processes], flush=True)
+        runner.describe()
         print("started", flush=True)
-        runner.wait()
+        time.sleep(1000)
     except KeyboardInterrupt:
         print("stopped", flush=True)
         os._exit(0)
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of a process group")
-def test_ctrl_c_while_workers_start_is_not_a_traceback_of_theirs(tmp_path: Path) -> None:
-    script = tmp_path / "starts.py"
-    script.write_text(STARTS)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+@pytest.fixture
+def parent(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that starts a worker and tells its pid at once; a group, as in a terminal."""
+    script = tmp_path / "parent.py"
+    script.write_text(SCRIPT)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
     with subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=env, start_new_session=True,
-    ) as parent:  # fmt: skip
-        assert parent.stdout is not None
-        assert parent.stdout.readline() == "started\n"
-        os.killpg(parent.pid, signal.SIGINT)  # as a terminal sends it, while they import
-        told, complaints = parent.communicate(timeout=900)
-    assert told == "stopped\n"
+    ) as started:  # fmt: skip
+        yield started
+
+
+def test_workers_end_with_a_parent_that_is_killed(parent: subprocess.Popen[str]) -> None:
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert pids
+    assert parent.stdout.readline() == "started\n"
+    assert all(_alive(pid) for pid in pids)
+    parent.kill()
+    deadline = time.monotonic() + 900
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_alive(pid) for pid in pids)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of a process group")
+def test_ctrl_c_while_workers_start_is_not_a_traceback_of_theirs(
+    parent: subprocess.Popen[str],
+) -> None:
+    assert parent.stdout is not None
+    assert parent.stdout.readline()
+    os.killpg(parent.pid, signal.SIGINT)  # as a terminal sends it, while they import
+    told, complaints = parent.communicate(timeout=900)
+    assert told.endswith("stopped\n")
     assert "Traceback" not in complaints
 
 

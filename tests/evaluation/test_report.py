@@ -8,13 +8,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from s3dlm.cli.main import main
 from s3dlm.errors import RecordError, SettingsError
 from s3dlm.evaluation import (
     calibrate,
@@ -30,46 +30,22 @@ from s3dlm.evaluation import (
     tables,
 )
 from s3dlm.evaluation.frames import RecordedRun
-from s3dlm.evaluation.plan import Plan, title_of
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import evaluate
 from s3dlm.evaluation.statistics import Interval
-from s3dlm.verifier.calibration import AnswerCalibration, Calibrations, Fit
+from s3dlm.models import registry
 from s3dlm.verifier.weights import in_fit_half
-from tests.evaluation.small_run import defaults, small_model, small_plan, write_task
+from tests.evaluation.small_run import (
+    HOSTILE,
+    READ_LABELS,
+    copy_run,
+    small_model,
+    small_plan,
+    write_task,
+)
 from tools import results_page
 
-LABELS = ("greedy", "baseline", "best_of_k", "tilting", "top_n", "s3")
 CHROMIUM = Path("/usr/bin/chromium")
-HOSTILE = "</script><script>alert(1)</script> <b>&amp; Target: 24 Numbers: 6, 4, 12"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a main comparison, both sweeps and a hostile question."""
-    place = tmp_path_factory.mktemp("report")
-    task = write_task(place, 6)
-    path = place / "problems.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[1]["question"] = HOSTILE
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    main, axes = small_plan(task, LABELS, traces=1), {"particles": [1, 2], "branching": [1, 2]}
-    more = [
-        *plan.grid([task], ["best_of_k", "s3"], defaults, sweeps=axes),
-        *plan.grid([task], ["baseline", "s3"], defaults, sweeps={"block_length": [8, 24]}),
-    ]
-    conditions = plan.unique([*main.conditions, *plan.as_sweep(more, 4)])
-    whole = Plan(conditions, main.problems, main.seeds, traces=1)
-    weights = AnswerCalibration(intercept=-2.0, score=3.0, agreement=1.0, confidence=0.5)
-    sure = Calibrations((Fit(task, "s3", "paper", weights),))
-    evaluate(dataclasses.replace(small_model(), calibrations=sure), whole, place / "run")
-    report.write(place / "run")
-    return place / "run"
-
-
-@pytest.fixture
-def run(folder: Path) -> RecordedRun:
-    return frames.read(folder)
 
 
 def told(
@@ -156,14 +132,11 @@ def test_methods_are_compared_on_the_problems_that_all_have(run: RecordedRun) ->
 
 def test_a_further_column_is_one_value(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = tables.Column(
-        "Steps",
-        lambda row: str(row.cell.condition.settings.decoding.steps),
-        "summary accuracy cost",
+        "Steps", lambda row: str(row.cell.condition.value("steps")), "summary cost"
     )
     monkeypatch.setattr(tables, "COLUMNS", (*tables.COLUMNS, steps))
-    for table in (tables.summary(run, "greedy"), tables.accuracy(run), tables.cost(run)):
-        assert table.columns[-1] == "Steps"
-        assert {row[-1] for row in table.rows} == {"4"}
+    for table in (tables.summary(run, "greedy"), tables.cost(run)):
+        assert (table.columns[-1], {row[-1] for row in table.rows}) == ("Steps", {"4"})
 
 
 def test_columns_and_sections_without_content_are_absent(run: RecordedRun) -> None:
@@ -210,19 +183,12 @@ def test_the_mean_of_tasks_counts_tasks_equally(run: RecordedRun) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_labels_name_what_was_compared(folder: Path, run: RecordedRun, tmp_path: Path) -> None:
-    for reference in ("best_of_k", "greedy"):
-        table = comparisons.comparisons(run, reference)
-        assert {row[0] for row in table.rows if row[1] == reference} == set(LABELS) - {reference}
-        assert f"Points vs {reference}" in tables.summary(run, reference).columns
-        assert f"Gain over {reference}" in tables.for_terminal(run, reference)[1].title
-    assert (
-        "Points vs tilting"
-        in report.write(folder, reference="tilting", out=tmp_path).markdown.read_text()
-    )
-    with pytest.raises(
-        SettingsError,
-        match=r"reference='best' is unknown; did you mean 'best_of_k'\?",
-    ):
+    table = comparisons.comparisons(run, "greedy")
+    assert {row[0] for row in table.rows if row[1] == "greedy"} == {*READ_LABELS} - {"greedy"}
+    assert "Gain over greedy" in tables.for_terminal(run, "greedy")[1].title
+    made = report.write(folder, reference="tilting", out=tmp_path)
+    assert "Points vs tilting" in made.markdown.read_text()
+    with pytest.raises(SettingsError, match=r"'best' is unknown; did you mean 'best_of_k'\?"):
         report.write(folder, reference="best", out=tmp_path)
 
 
@@ -258,20 +224,6 @@ def test_several_runs_stand_in_one_report(folder: Path, run: RecordedRun, tmp_pa
     assert all((tmp_path / "out" / trace).is_file() for trace in traces if trace)
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -> None:
-    for name in ("manifest.json", "samples.jsonl", "records.jsonl"):
-        text = (folder / name).read_text()
-        (tmp_path / name).write_text(text)
-    path = tmp_path / "samples.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows[0]["question"] = rows[0]["question"].replace("Problem 0", "Puzzle 0")
-    plain = [{key: row[key] for key in row if key != "sum"} for row in rows]
-    path.write_bytes(b"".join(map(records.seal, plain)))
-    with pytest.raises(RecordError, match=r"problems-0000 .* is another problem"):
-        report.write(folder, tmp_path, out=tmp_path / "out")
-
-
 def test_every_figure_has_svg_png_and_its_data(
     folder: Path, run: RecordedRun, tmp_path: Path
 ) -> None:
@@ -303,32 +255,19 @@ def test_scores_are_counted_from_the_first_step_to_the_last(run: RecordedRun) ->
     assert frame[frame.progress.isna()].share.sum() == pytest.approx(1)  # without search
 
 
-def test_figure_1_d_and_e_show_all_finished_texts(run: RecordedRun) -> None:
+def test_figure_1_shows_all_finished_texts(run: RecordedRun) -> None:
     frame = series.finished_texts(run, "fixed")
     for how, label in (("direct", "best_of_k"), ("s3", "s3")):
         texts = sum(len(r.survivors) for r in run.records[run.main(run.tasks[0])[label]])
         assert sum(frame.how == how) == texts
 
 
-class _Page(HTMLParser):
-    """Collects what a page would load and the number of its scripts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sources: list[str] = []
-        self.scripts = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.scripts += tag == "script"
-        self.sources += [v or "" for k, v in attrs if k in ("src", "href", "srcset", "action")]
-
-
 def test_the_page_needs_nothing_from_elsewhere(folder: Path) -> None:
     text = (folder / "report.html").read_text()
-    page = _Page()
-    page.feed(text)
-    assert page.scripts == 2  # the data and the browser, whatever a question says
-    assert all(source.startswith(("data:", "#")) for source in page.sources)
+    assert text.count("<script") == 2  # the data and the browser, whatever a question says
+    sources = re.findall(r'<[^>]*?\s(?:src|href|srcset|action)="([^"]*)"', text)
+    assert sources
+    assert all(source.startswith(("data:", "#")) for source in sources)
     assert "default-src 'none'" in text
     assert "@import" not in text
     assert "alert(1)</script>" not in text
@@ -358,25 +297,15 @@ def test_the_browser_has_every_problem_with_every_method(folder: Path) -> None:
     assert len(problems) == 6
     assert problems[1]["question"] == HOSTILE
     rows = {row["label"]: row for row in problems[0]["rows"]}
-    assert list(rows) == list(LABELS)
+    assert list(rows) == list(READ_LABELS)
     assert all(len(row["grades"]) == 2 for row in rows.values())
     assert all((folder / row["trace"]).is_file() for row in rows.values())
     assert sum(count for count, *_ in rows["s3"]["survivors"]) == 2
     assert all("<answer>" in text for *_, text in rows["s3"]["survivors"])
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_grading_anew_needs_no_model_and_changes_no_record(folder: Path, tmp_path: Path) -> None:
-    before = (folder / records.RECORDS).read_bytes()
-    made = report.write(folder, grading="d1_whole", out=tmp_path)
-    assert "**Grading**: d1_whole" in made.markdown.read_text()
-    assert (folder / records.RECORDS).read_bytes() == before
-
-
 def test_a_changed_gold_is_noticed(folder: Path, tmp_path: Path) -> None:
-    for name in ("manifest.json", "samples.jsonl", "records.jsonl"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    path = tmp_path / "samples.jsonl"
+    path = copy_run(folder, tmp_path) / "samples.jsonl"
     text = path.read_text()
     changed = [text.replace("],22]", "],23]", 1), text[:-1] + "\x0b", text.replace("sum", "sun", 1)]
     for damaged in changed:
@@ -386,57 +315,88 @@ def test_a_changed_gold_is_noticed(folder: Path, tmp_path: Path) -> None:
             frames.read(tmp_path, grading="fixed")
 
 
-NO_TORCH = """class Missing:
+def test_runs_on_other_problems_are_not_compared(folder: Path, tmp_path: Path) -> None:
+    path = copy_run(folder, tmp_path) / "samples.jsonl"
+    rows = [json.loads(records.unseal(line)) for line in path.read_bytes().splitlines()]
+    rows[0]["question"] = rows[0]["question"].replace("Problem 0", "Puzzle 0")
+    path.write_bytes(b"".join(map(records.seal, rows)))
+    with pytest.raises(RecordError, match=r"problems-0000 .* is another problem"):
+        frames.read(folder, tmp_path)
+
+
+NO_TORCH = """import json, sys
+class Missing:
     def find_spec(self, name, *_):
         if name.split(".")[0] in ("torch", "transformers"): raise ImportError(name)
 sys.meta_path.insert(0, Missing())
 from s3dlm.evaluation import figures
-figures.FIGURES.clear()"""  # scipy looks at sys.modules["torch"]; drawing takes most of the time
-NO_PANDAS = "sys.modules['pandas'] = None"
+figures.FIGURES.clear()  # scipy looks at sys.modules["torch"]; drawing takes most of the time
+from s3dlm.cli.main import main
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["s3dlm", *words]
+    try:
+        main()
+    except SystemExit as end:
+        print("exit code", end.code or 0)
+"""
 
 
-def without(package: str, *commands: Sequence[str]) -> str:
-    """What the commands print where a package is not installed."""
-    code = (
-        f"import json, sys\n{package}\nfrom s3dlm.cli.main import main\n"
-        "for words in json.loads(sys.argv[1]):\n"
-        "    sys.argv = ['s3dlm', *words]\n"
-        "    try:\n        main()\n"
-        "    except SystemExit as end:\n        print('exit code', end.code or 0)\n"
-    )
-    words = [sys.executable, "-c", code, json.dumps(commands)]
+def without_torch(*commands: Sequence[str]) -> str:
+    """What the commands print where it is not installed."""
+    words = [sys.executable, "-c", NO_TORCH, json.dumps(commands)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
 
-def test_report_and_view_work_where_torch_cannot_be_imported(folder: Path, tmp_path: Path) -> None:
-    trace = next((folder / "traces").glob("*.jsonl"))
-    said = without(
-        NO_TORCH,
-        ["report", str(folder), "--grading", "d1", "--out", str(tmp_path / "d1")],
+def test_what_reads_works_where_torch_cannot_be_imported(folder: Path, tmp_path: Path) -> None:
+    """Also a report with another grading, which changes no record."""
+    trace, before = (
+        next((folder / "traces").glob("*.jsonl")),
+        (folder / records.RECORDS).read_bytes(),
+    )
+    outputs = tmp_path / "outputs.jsonl"
+    outputs.write_text('{"question": "6 * 7?", "output": "6 * 7 = 42. #### 42", "gold": 42}')
+    said = without_torch(
+        ["report", str(folder), "--grading", "d1_whole", "--out", str(tmp_path / "d1")],
         ["view", str(trace), "--out", str(tmp_path / "trace.html")],
+        ["score", str(outputs), "--task", "gsm8k"],
     )
     assert "exit code 2" not in said, said
     assert all((tmp_path / made).is_file() for made in ("d1/report.html", "trace.html")), said
+    assert "accuracy: fixed 100.00 %" in said
+    assert "**Grading**: d1_whole" in (tmp_path / "d1" / "report.md").read_text()
+    assert (folder / records.RECORDS).read_bytes() == before
 
 
-def test_an_evaluation_runs_where_the_report_cannot(folder: Path, tmp_path: Path) -> None:
-    words = ["eval", "--task", "arithmetic", "--method", "baseline", "--limit", "1"]
+def test_an_evaluation_runs_where_the_report_cannot(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(registry, "load", lambda name, **_: small_model())
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for name in ("frames", "report"):
+        monkeypatch.delitem(sys.modules, f"s3dlm.evaluation.{name}")
     out = tmp_path / "run"
-    said = without(NO_PANDAS, [*words, "--out", str(out)], ["report", str(folder)])
+    run = ["eval", "--task", write_task(tmp_path, 1), "--method", "baseline", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["s3dlm", *run])
+    main()
     assert len(records.read(out)) == 1
+    monkeypatch.setattr(sys, "argv", ["s3dlm", "report", str(folder)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
     missing = "pandas is not installed; run: pip install 's3dlm[report]'"
+    said = capsys.readouterr().err
     assert f"no report: {missing}; then: s3dlm report {out}" in said
     assert said.count(missing) == 2
-    assert "exit code 2" in said  # of the second command
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_an_unfinished_run_says_so(folder: Path, tmp_path: Path) -> None:
-    for name in ("manifest.json", "samples.jsonl", "records.jsonl"):
-        data = (folder / name).read_bytes()
-        cut = data[: len(data) // 2] if name == "records.jsonl" else data
-        (tmp_path / name).write_bytes(cut)
+    path = copy_run(folder, tmp_path) / records.RECORDS
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert "the run is unfinished" in report.write(tmp_path).markdown.read_text()
 
 
@@ -482,16 +442,17 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: RecordedR
     assert not paper.in_papers_setting(told(run, other, machine=machine))
 
 
-def test_an_interval_wider_than_the_papers_gain_says_nothing(run: RecordedRun) -> None:
+@pytest.mark.parametrize(
+    ("value", "half", "words"),
+    [(0.7, 0.01, "yes"), (0.7, 0.02, "too few problems"), (0.5, 0.01, "no")],
+)
+def test_an_interval_wider_than_the_papers_gain_says_nothing(
+    run: RecordedRun, value: float, half: float, words: str
+) -> None:
     cell = run.cells[run.main(run.tasks[0])["s3"]]
     condition = dataclasses.replace(cell.condition, task="gsm8k")
-    for half, words in ((0.01, "yes"), (0.02, "too few problems")):
-        near = Interval(0.7, 0.7 - half, 0.7 + half)
-        assert (
-            paper.agreement(dataclasses.replace(cell, condition=condition, accuracy=near)) == words
-        )
-    far = dataclasses.replace(cell, condition=condition, accuracy=Interval(0.5, 0.49, 0.51))
-    assert paper.agreement(far) == "no"
+    near = Interval(value, value - half, value + half)
+    assert paper.agreement(dataclasses.replace(cell, condition=condition, accuracy=near)) == words
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -517,70 +478,53 @@ def test_the_verdict_states_gain_cost_and_the_strongest_other(
     run: RecordedRun, greedy: float, s3: float, outcome: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run as if these shares of the problems had been solved, for these forward passes."""
-    right = {"greedy": greedy, "s3": s3, "tilting": 0.9, "best_of_k": 0.1}
-    spent = {"greedy": 4, "s3": 24, "tilting": 30, "best_of_k": 8}
-    made = {
-        c: [
-            dataclasses.replace(
-                r, correct=float(i < right[c.label] * len(some)), nfe=spent[c.label]
-            )
-            for i, r in enumerate(sorted(some, key=lambda r: r.sample))
-        ]
-        for c, some in run.records.items()
-        if c.label in right
-    }
+    right = {"greedy": (greedy, 4), "s3": (s3, 24), "tilting": (0.9, 30), "best_of_k": (0.1, 8)}
+
+    def solved(rows: Sequence[Record], share: float, nfe: int) -> list[Record]:
+        order = sorted(rows, key=lambda row: row.sample)
+        return [dataclasses.replace(row, correct=float(n < share * len(rows)), nfe=nfe)
+                for n, row in enumerate(order)]  # fmt: skip
+
+    made = {c: solved(r, *right[c.label]) for c, r in run.records.items() if c.label in right}
     (line,) = comparisons.sentences(told(run, made), "greedy")
-    told_apart = (
-        r"s3 is not yet distinguishable from (greedy|tilting), the most accurate other method, "
-    )
-    assert re.match(told_apart, line)  # six problems
+    top = "tilting" if greedy < 0.9 else "greedy"
+    strongest = f"{top}, the most accurate other method, in accuracy: "
+    assert line.startswith(f"s3 is not yet distinguishable from {strongest}")  # six problems
     assert "too few problems to judge" in line
     monkeypatch.setattr(statistics, "LEAST_PROBLEMS", 5)
     (line,) = comparisons.sentences(told(run, made), "greedy")
+    assert strongest in line
     assert f"s3 is {outcome} greedy" in line or f"it is {outcome} greedy: " in line
     assert f"{100 * (s3 - greedy):+.1f} [" in line
     assert "for 24.0 instead of 4.0 passes per problem, or " in line  # and without sharing
-    top = "tilting" if greedy < 0.9 else "greedy"
-    assert f"{top}, the most accurate other method, in accuracy: " in line
     assert ("for 24.0 instead of 30.0" in line) == (top == "tilting")
 
 
 def test_the_tables_know_a_method_by_its_settings(run: RecordedRun) -> None:
     """Whatever a method is called; and no method is left out of Table 1."""
     names = {"s3": "s3 (first)", "tilting": "mine"}
-    flat = {
-        dataclasses.replace(c, label=names.get(c.label, c.label)): some
-        for c, some in run.records.items()
-    }
+    flat = {dataclasses.replace(c, label=names.get(c.label, c.label)): some
+            for c, some in run.records.items()}  # fmt: skip
     other = told(run, flat)
     ticks = {row[0]: row[1:3] for row in tables.accuracy(other).rows}
-    assert ticks["s3 (first)"] == ("✓", "✓")
-    assert ticks["mine"] == ("×", "✓")
-    assert [row[0] for row in tables.accuracy(other).rows] == other.labels()
+    assert list(ticks) == other.labels()
+    assert (ticks["s3 (first)"], ticks["mine"]) == (("✓", "✓"), ("×", "✓"))
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_problems_on_which_the_verifier_was_fitted_are_flagged(tmp_path: Path) -> None:
     rows = [{"question": f"What is {n} + 4?", "gold": n + 4} for n in range(12)]
     (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asked = small_plan(
-        f"{tmp_path / 'sums.jsonl'}:gsm8k", ("best_of_k", "s3", "revise"), seeds=(0,)
-    )
-    evaluate(small_model(), asked, tmp_path / "run", batch_size=32)
+    task = f"{tmp_path / 'sums.jsonl'}:gsm8k"
+    evaluate(small_model(), small_plan(task, ("best_of_k", "revise"), (0,)), tmp_path / "run")
     made = report.write(tmp_path / "run")
     (line,) = calibrate.fitted_on(made.run)
     seen = sum(in_fit_half(str(row["question"])) for row in rows)
     assert 0 < seen < 12
-    words = f"{seen} of 12 problems were used to fit its verifier"
     assert line.startswith("revise on ")
-    assert words in line
+    assert f"{seen} of 12 problems were used to fit its verifier" in line
     assert line in made.verdict
-    assert words in made.markdown.read_text()
-
-
-def test_accuracy_on_code_is_called_pass_at_1() -> None:
-    titles = [title_of(task) for task in ("humaneval", "mbpp", "gsm8k")]
-    assert titles == ["HumanEval (pass@1)", "MBPP (pass@1)", "GSM8K"]
+    assert line in made.markdown.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -601,30 +545,28 @@ SMALLEST = """() => Math.min(...[...document.querySelectorAll("body *")]
   .map((node) => parseFloat(getComputedStyle(node).fontSize)))"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1200, 390])
-def test_it_fits_and_can_be_read(browser: Any, folder: Path, width: int, scheme: str) -> None:
+@pytest.mark.parametrize(
+    ("width", "scheme", "background"),
+    [(1200, "light", "rgb(255, 255, 255)"), (390, "dark", "rgb(15, 19, 26)")],
+)
+def test_it_fits_and_can_be_read(
+    browser: Any, folder: Path, width: int, scheme: str, background: str
+) -> None:
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.goto((folder / "report.html").as_uri())
     page.locator("summary h2", has_text="Problems").click()
     page.locator(".problem details summary").first.click()
-    page.evaluate(
-        "document.querySelectorAll('details.part').forEach((part) => { part.open = true; })"
-    )
+    page.evaluate("document.querySelectorAll('details.part').forEach((p) => { p.open = true; })")
     too_wide = """() => [...document.querySelectorAll("main table, main img, main dl")].filter((node) =>
       node.getBoundingClientRect().right > document.documentElement.clientWidth)"""
     assert page.evaluate(f"({too_wide})().map((node) => node.outerHTML.slice(0, 200))") == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(SMALLEST) >= 11
-    picture = page.locator("#mean img").first.bounding_box()
-    assert picture["width"] >= 300  # or its text would be too small
-    marks, answer = (
-        page.locator(f".problem tr:first-child > td:nth-child({n})").first.bounding_box()
-        for n in (2, 3)
-    )
+    assert page.locator("#mean img").first.bounding_box()["width"] >= 300  # or text is too small
+    cells = (f".problem tr:first-child > td:nth-child({n})" for n in (2, 3))
+    marks, answer = (page.locator(cell).first.bounding_box() for cell in cells)
     assert marks["x"] + marks["width"] <= answer["x"] + 1
-    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert back == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 19, 26)"}[scheme]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == background
     page.close()
 
 

@@ -17,38 +17,31 @@ from s3dlm.evaluation import manifest, paper, records
 
 BENCHMARKS = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
 PARAMETERS = 29_280  # of the checkpoint
+SUM = {"question": "What is 2 + 3?", "problem": "Compute $2 + 3$.", "answer": "5 #### 5"}
+ICE = {"Question": "Is ice hot?", "Best Answer": "No", "Correct Answers": "No",
+       "Incorrect Answers": "Yes; Often; At night"}  # fmt: skip
 MADE_UP = {  # for machines without the published files: the same fields, nothing of their content
-    "gsm8k": {"question": "What is 2 + 3?", "answer": "2 + 3 = 5\n#### 5"},
-    "math500": {"problem": "Compute $2 + 3$.", "answer": "5"},
-    "aime": {"problem": "Compute $2 + 3$.", "answer": "5"},
+    "gsm8k": SUM, "math500": SUM | {"answer": "5"}, "aime": SUM | {"answer": "5"}, "truthfulqa": ICE,
     "arc": {
-        "question": "What is hot?",
+        "question": "What is hot?", "answerKey": "2",
         "choices": {"text": ["ice", "fire"], "label": ["1", "2"]},
-        "answerKey": "2",
     },
-    "truthfulqa": {
-        "Question": "Is ice hot?",
-        "Best Answer": "No",
-        "Correct Answers": "No",
-        "Incorrect Answers": "Yes; Often; At night",
-    },
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The published files if this machine has them, else as many made-up questions."""
-    given = Path(os.environ.get("S3DLM_DATA", ""))
+    given = Path(os.environ.get("S3DLM_DATA", "/nowhere"))
     folder = tmp_path_factory.mktemp("published")
     for name in BENCHMARKS:
         source = tasks.get(name).source
         assert source is not None
-        assert source.count is not None
         file = source.files[0]
-        if "S3DLM_DATA" in os.environ and (given / file).is_file():
+        if (given / file).is_file():
             (folder / file).symlink_to(given / file)
             continue
-        rows = [MADE_UP[name]] * source.count
+        rows = [MADE_UP[name]] * (source.count or 0)
         with (folder / file).open("w", encoding="utf-8", newline="") as out:
             if file.endswith(".csv"):
                 writer = csv.DictWriter(out, list(rows[0]))

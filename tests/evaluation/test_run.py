@@ -8,8 +8,7 @@ import json
 import random
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ import pytest
 import torch
 
 from s3dlm.errors import RecordError, S3dlmError
-from s3dlm.evaluation import calibrate, frames, local, manifest, records, report
+from s3dlm.evaluation import calibrate, frames, manifest, records, report
 from s3dlm.evaluation.local import gold_mistake
-from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.run import evaluate
 from s3dlm.models.base import Denoiser, Model, Wrapper
 from s3dlm.tasks import Sample
@@ -29,6 +27,7 @@ from tests.evaluation.small_run import (
     LABELS,
     ROOT,
     canonical,
+    copy_run,
     small_model,
     small_plan,
     write_task,
@@ -50,16 +49,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 def test_every_sample_of_every_condition_and_seed_is_there_once(whole: tuple[str, Path]) -> None:
     task, folder = whole
-    plan = small_plan(task)
-    found = records.read(folder)
-    wanted = {
-        (c.spec, s.id, seed)
-        for c in plan.conditions
-        for s in plan.problems[task].samples
-        for seed in plan.seeds
-    }
-    assert {r.key for r in found} == wanted
-    assert len(found) == len(wanted)
+    plan, found = small_plan(task), records.read(folder)
+    wanted = [(c.spec, s.id, seed) for c in plan.conditions for s in plan.problems[task].samples for seed in plan.seeds]  # fmt: skip
+    assert sorted(r.key for r in found) == sorted(wanted)
     assert {r.correct for r in found} == {0.0, 1.0}  # some are right and some are not
     assert all(r.nfe <= r.nfe_logical and len(r.curve) == BASE.decoding.steps for r in found)
 
@@ -67,130 +59,87 @@ def test_every_sample_of_every_condition_and_seed_is_there_once(whole: tuple[str
 def test_confidence_is_of_the_same_part_of_the_text_for_all_methods(tmp_path: Path) -> None:
     """With one particle and one child both methods write the same text; only one looks ahead beyond
     its open block."""
-    task, one = write_task(tmp_path, 2), {"particles": 1, "branching": 1, "block_length": 12}
-    plan = small_plan(task, ("baseline", "s3"), seeds=(0,))
-    same = [
-        dataclasses.replace(c, settings=c.settings.replace(**c.settings.effective(one)))
-        for c in plan.conditions
-    ]
-    evaluate(small_model(), dataclasses.replace(plan, conditions=same), tmp_path / "run")
-    curves: dict[str, dict[tuple[float, ...], str]] = {}
-    for record in records.read(tmp_path / "run"):
-        curves.setdefault(record.sample, {})[record.curve] = record.text
-    assert [len(set(some.values())) for some in curves.values()] == [1, 1]
-    assert [len(some) for some in curves.values()] == [1, 1]
+    one = {"particles": 1, "branching": 1, "block_length": 12}
+    plan = small_plan(write_task(tmp_path, 2), ("baseline", "s3"), seeds=(0,), **one)
+    evaluate(small_model(), plan, tmp_path / "run")
+    found = records.read(tmp_path / "run")
+    assert len({(r.sample, r.curve, r.text) for r in found}) == len({r.sample for r in found}) == 2
 
 
 @pytest.mark.parametrize(
-    ("kills", "problems", "moments"),
-    [(10, 12, []), pytest.param(50, 120, ["timed"], marks=pytest.mark.slow)],
+    ("kills", "problems"), [(8, 12), pytest.param(50, 120, marks=pytest.mark.slow)]
 )
 def test_killed_at_random_moments_and_resumed_it_is_the_same_run(
-    tmp_path: Path, kills: int, problems: int, moments: list[str]
+    whole: tuple[str, Path], tmp_path: Path, kills: int, problems: int
 ) -> None:
-    (tmp_path / "task").mkdir()
-    task = write_task(tmp_path / "task", problems)
-    command = [sys.executable, "-m", "tests.evaluation.small_run", task, str(tmp_path / "killed")]
-    done = subprocess.run(
-        [*command, str(kills), *moments], capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    task, undisturbed = whole
+    if problems > 12:
+        task, undisturbed = write_task(tmp_path, problems), tmp_path / "undisturbed"
+        evaluate(small_model(), small_plan(task), undisturbed)
+    killed = tmp_path / "killed"
+    command = [sys.executable, "-m", "tests.evaluation.small_run", task, str(killed), str(kills)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.stdout == f"killed {kills}\n", done.stderr
-    before = len(records.read(tmp_path / "killed"))
-    evaluate(small_model(), small_plan(task), tmp_path / "killed")
-    evaluate(small_model(), small_plan(task), tmp_path / "undisturbed")
-    assert rows(tmp_path / "killed") == rows(tmp_path / "undisturbed")
-    assert 0 < before < len(rows(tmp_path / "killed"))  # the kills fell into the run
+    before = len(records.read(killed))
+    evaluate(small_model(), small_plan(task), killed)
+    assert rows(killed) == rows(undisturbed)
+    assert 0 < before < len(rows(killed))  # the kills fell into the run
 
 
-def test_the_batch_size_does_not_change_a_record(whole: tuple[str, Path], tmp_path: Path) -> None:
-    task, folder = whole
-    for most in (1, 64):
-        evaluate(small_model(), small_plan(task), tmp_path / str(most), batch_size=most)
-        assert rows(tmp_path / str(most)) == rows(folder)
-
-
-def test_a_row_cache_changes_no_record_and_only_the_first_problems_are_timed(
+def test_neither_batch_nor_row_cache_changes_a_record_and_only_the_first_problems_are_timed(
     whole: tuple[str, Path], tmp_path: Path
 ) -> None:
     task, folder = whole
     plan = small_plan(task)
     few = [dataclasses.replace(one, timed=2) for one in plan.conditions]
-    plan = dataclasses.replace(plan, conditions=few, row_cache=0.1)
-    evaluate(small_model(), plan, tmp_path / "run", batch_size=8)
-    assert sorted(rows(tmp_path / "run")) == sorted(rows(folder))
-    timed = {(r.sample, r.seed) for r in records.read(tmp_path / "run") if r.at is not None}
-    first = plan.problems[task].samples[:2]
-    assert timed == {(sample.id, plan.seeds[0]) for sample in first}
+    cached = dataclasses.replace(plan, conditions=few, row_cache=0.1)
+    for name, asked, size in (("alone", plan, 1), ("cached", cached, 64)):
+        evaluate(small_model(), asked, tmp_path / name, batch_size=size)
+        assert rows(tmp_path / name) == rows(folder)
+    timed = {(r.sample, r.seed) for r in records.read(tmp_path / "cached") if r.at is not None}
+    assert timed == {(sample.id, plan.seeds[0]) for sample in plan.problems[task].samples[:2]}
     assert all(r.at is not None for r in records.read(folder))
 
 
-def test_no_clock_counts_the_measurement_of_a_batch_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first condition would have been the slowest."""
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-
-    def measured(*_: object) -> int:
-        now[0] += 100.0
-        return 8
-
-    monkeypatch.setattr(local, "best_batch_size", measured)
-    evaluate(small_model(), small_plan(write_task(tmp_path, 3)), tmp_path / "run")
-    assert now[0] >= 100.0
-    assert all(r.at == 0.0 for r in records.read(tmp_path / "run"))
-
-
-def test_the_same_command_again_is_byte_equal_apart_from_clocks(
+def test_the_same_command_is_byte_equal_apart_from_clocks_and_a_plan_may_grow(
     whole: tuple[str, Path], tmp_path: Path
 ) -> None:
     task, folder = whole
-    evaluate(small_model(), small_plan(task), tmp_path, batch_size=8)
-    for line, again in zip(
-        (folder / records.RECORDS).read_bytes().splitlines(),
-        (tmp_path / records.RECORDS).read_bytes().splitlines(),
-        strict=True,
-    ):
-        assert _without_clock(line) == _without_clock(again)
-    before = (tmp_path / records.RECORDS).read_bytes()
-    evaluate(small_model(), small_plan(task), tmp_path)
-    assert (tmp_path / records.RECORDS).read_bytes() == before  # nothing was left to do
+    for name, begun in (("again", None), ("grown", small_plan(task, LABELS[:1], (0,), 5))):
+        if begun is not None:
+            evaluate(small_model(), begun, tmp_path / name)
+            assert len(records.read(tmp_path / name)) == 5
+        evaluate(small_model(), small_plan(task), tmp_path / name, batch_size=8)
+        assert rows(tmp_path / name) == rows(folder)
+    one, again = ((place / records.RECORDS).read_bytes() for place in (folder, tmp_path / "again"))
+    assert _without_clocks(one) == _without_clocks(again)
+    evaluate(small_model(), small_plan(task), tmp_path / "again")  # nothing is left to do
+    assert (tmp_path / "again" / records.RECORDS).read_bytes() == again
 
 
-def _without_clock(line: bytes) -> bytes:
-    return line[: line.index(b',"time":')]
-
-
-def test_a_plan_may_grow(whole: tuple[str, Path], tmp_path: Path) -> None:
-    task, folder = whole
-    evaluate(small_model(), small_plan(task, LABELS[:1], seeds=(0,), limit=5), tmp_path)
-    assert len(records.read(tmp_path)) == 5
-    evaluate(small_model(), small_plan(task), tmp_path)
-    assert rows(tmp_path) == rows(folder)
+def _without_clocks(lines: bytes) -> list[bytes]:
+    return [line.partition(b',"time":')[0] for line in lines.splitlines()]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("given", "changes", "said"),
     [
-        (lambda p: _based(p, temperature=0.5), r"temperature was 1\.0 and is now 0\.5"),
-        (lambda p: _based(p, lam=1.0), r"lam was 2\.0 and is now 1\.0"),
-        (lambda p: _based(p, steps=2), "steps was 4 and is now 2"),
-        (lambda p: dataclasses.replace(p, seeds=(0,)), r"seeds were \[0, 1\] and are now \[0\]"),
-        (lambda p: dataclasses.replace(p, conditions=p.conditions[:2]), "/s3 is missing"),
-        (lambda p: dataclasses.replace(p, split="validation"), "split was 'test'"),
+        ({"temperature": 0.5}, {}, r"temperature was 1\.0 and is now 0\.5"),
+        ({"lam": 1.0}, {}, r"lam was 2\.0 and is now 1\.0"),
+        ({"seeds": (0,)}, {}, r"seeds were \[0, 1\] and are now \[0\]"),
+        ({"limit": 5}, {}, "had 12 problems and now has 5"),
+        ({"labels": LABELS[:2]}, {}, "/s3 is missing"),
+        ({}, {"split": "validation"}, "split was 'test'"),
     ],
 )
-def test_a_changed_plan_is_refused(whole, tmp_path: Path, change, said: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_changed_plan_is_refused(
+    whole: tuple[str, Path], given: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
     task, folder = whole
     before = (folder / records.RECORDS).read_bytes()
     with pytest.raises(RecordError, match=said):
-        evaluate(small_model(), change(small_plan(task)), folder)
+        evaluate(small_model(), dataclasses.replace(small_plan(task, **given), **changes), folder)
     assert (folder / records.RECORDS).read_bytes() == before
-
-
-def _based(plan: Plan, **changes: object) -> Plan:
-    (task,) = plan.problems
-    return small_plan(task, **changes)  # type: ignore[arg-type]
 
 
 def test_other_problems_and_other_models_are_refused(tmp_path: Path) -> None:
@@ -229,15 +178,6 @@ class Broken(Wrapper):
         return self.inner.encode(tokens, keys)
 
 
-def _damage(folder: Path, change: dict[int, dict[str, object]]) -> None:
-    path = folder / "problems.jsonl"
-    rows = [json.loads(line) for line in path.read_text().split("\n")[:-1]]
-    for index, changes in change.items():
-        rows[index] |= changes
-    lines = [json.dumps(row, ensure_ascii="\\ud8" in json.dumps(row)) + "\n" for row in rows]
-    path.write_text("".join(lines))
-
-
 BAD: dict[int, dict[str, object]] = {
     1: {"question": "   "},
     3: {"gold": "\u00b2"},
@@ -254,7 +194,7 @@ def _fragile(broken: bool = True) -> Model:
 def test_a_bad_sample_fails_alone_and_the_others_are_as_without_it(tmp_path: Path) -> None:
     task = write_task(tmp_path, 6)
     evaluate(small_model(), small_plan(task, ("s3",)), tmp_path / "good", batch_size=8)
-    _damage(tmp_path, BAD)
+    write_task(tmp_path, 6, BAD)
     evaluate(_fragile(), small_plan(task, ("s3",)), tmp_path / "run", batch_size=8)
     found = records.read_all(tmp_path / "run")
     failed = {(f.sample, f.seed): (f.error, f.reason) for f in found.failures.values()}
@@ -270,8 +210,7 @@ def test_a_bad_sample_fails_alone_and_the_others_are_as_without_it(tmp_path: Pat
 
 
 def test_failed_samples_are_reported_and_run_again_only_on_request(tmp_path: Path) -> None:
-    task = write_task(tmp_path, 4)
-    _damage(tmp_path, {1: {"question": "§ Target: 24 Numbers: 6, 4, 12"}})
+    task = write_task(tmp_path, 4, {1: BAD[4]})
     plan = small_plan(task, ("s3",), seeds=(0,))
     evaluate(_fragile(), plan, tmp_path / "run")
     before = (tmp_path / "run" / records.RECORDS).read_bytes()
@@ -302,8 +241,7 @@ def test_a_trace_that_cannot_be_written_ends_the_run_and_fails_no_sample(tmp_pat
 
 
 def test_failures_end_a_run_at_their_limit_or_if_nothing_succeeds(tmp_path: Path) -> None:
-    task = write_task(tmp_path, 24)
-    _damage(tmp_path, {i: {"gold": "0012"} for i in range(12)})
+    task = write_task(tmp_path, 24, {i: {"gold": "0012"} for i in range(12)})
     plan = small_plan(task, ("baseline",), seeds=(0,))
     with pytest.raises(
         S3dlmError, match=r"3 samples failed.*problems-0002: the gold answer '0012'"
@@ -335,20 +273,16 @@ def test_gold_answers_that_nothing_can_match_are_named(
 
 def test_a_lost_or_foreign_manifest_is_refused(whole: tuple[str, Path], tmp_path: Path) -> None:
     task, folder = whole
-    for name in (manifest.MANIFEST, manifest.SAMPLES, records.RECORDS):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
-    (tmp_path / manifest.MANIFEST).unlink()
+    path = copy_run(folder, tmp_path) / manifest.MANIFEST
+    path.unlink()
     with pytest.raises(RecordError, match=r"has records but no manifest\.json"):
         evaluate(small_model(), small_plan(task), tmp_path)
     other = dataclasses.replace(small_model(), name="other")
     evaluate(other, small_plan(task, limit=1), tmp_path / "other")
-    (tmp_path / manifest.MANIFEST).write_bytes(
-        (tmp_path / "other" / manifest.MANIFEST).read_bytes()
-    )
-    with pytest.raises(RecordError, match="belong to different runs"):
-        evaluate(other, small_plan(task), tmp_path)
-    with pytest.raises(RecordError, match="belong to different runs"):
-        frames.read(tmp_path)
+    path.write_bytes((tmp_path / "other" / manifest.MANIFEST).read_bytes())
+    for use in (lambda: evaluate(other, small_plan(task), tmp_path), lambda: frames.read(tmp_path)):
+        with pytest.raises(RecordError, match="belong to different runs"):
+            use()
     assert (tmp_path / records.RECORDS).read_bytes() == (folder / records.RECORDS).read_bytes()
 
 
@@ -378,28 +312,27 @@ def test_a_manifest_of_any_json_is_one_clear_line(share: float, tmp_path: Path) 
                     inner = inner[key]
                 inner[place[-1]] = value
                 texts.append(json.dumps(changed))
+    uses: list[Callable[[], object]] = [
+        lambda: evaluate(small_model(), plan, folder),
+        lambda: report.write(folder, out=tmp_path / "out"),
+        lambda: calibrate.read_answers(folder, "checker"),
+    ]
     for number, text in enumerate(texts):
-        for use in (
-            lambda: evaluate(small_model(), plan, folder),
-            lambda: report.write(folder, out=tmp_path / "out"),
-            lambda: calibrate.read_answers(folder, "checker"),
-        ):
-            path.write_text(text)
-            said = "" if number >= len(values) + 4 else "no error\n"
-            try:
-                use()
-            except RecordError as error:
-                said = str(error)
-            assert "\n" not in said, text
-            assert len(said) < 700, text
+        path.write_text(text)
+        said = "" if number >= len(values) + 4 else "no error\n"
+        try:
+            uses[number % len(uses)]()
+        except RecordError as error:
+            said = str(error)
+        assert "\n" not in said, text
+        assert len(said) < 700, text
 
 
 def test_any_unicode_may_be_in_a_question(tmp_path: Path) -> None:
     """Separators do not end a line; what is not valid is written escaped. The first problems have traces."""
-    task = write_task(tmp_path, 3)
     ending = " Target: 24 Numbers: 6, 4, 12"
     questions = [f"One\u2028two\u2029three\u0085four\x0bfive{ending}", f"\ud800{ending}", ending]
-    _damage(tmp_path, {i: {"question": question} for i, question in enumerate(questions)})
+    task = write_task(tmp_path, 3, {i: {"question": asked} for i, asked in enumerate(questions)})
     for _ in range(2):  # the second time it is resumed
         evaluate(small_model(), small_plan(task, ("s3",), traces=1), tmp_path / "run")
     stored = manifest.read_samples(tmp_path / "run")[task]

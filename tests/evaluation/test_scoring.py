@@ -1,7 +1,7 @@
+"""`s3dlm score`: what a report says of outputs, whoever wrote their file."""
+
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from s3dlm.errors import RecordError
 from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.score import score_file
 from s3dlm.evaluation.statistics import auc, pair_accuracy, resamples
+from s3dlm.verifier import as_verifier
 
 RIGHT = r"First we compute 6 * 7 = 42, and therefore the total is 42 in the end. \boxed{42}"
 WRONG = r"I would say that it must be something like \boxed{41}"
@@ -21,6 +22,15 @@ WRONG = r"I would say that it must be something like \boxed{41}"
 def write(path, rows):
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     return path
+
+
+def made(tmp_path, *rows, task="gsm8k", **how):
+    """The report of a file of these rows."""
+    return score_file(write(tmp_path / "f.jsonl", rows), task, **how)
+
+
+def row(output=RIGHT, **more):
+    return {"question": "q", "output": output, **more}
 
 
 @pytest.fixture
@@ -50,12 +60,9 @@ def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
 
 
 def test_a_verifier_that_points_the_wrong_way_is_called_so(file):
-    from s3dlm.verifier import as_verifier
-
     judge = as_verifier(lambda prompt, text, confidence: -float(len(text)))
     report = score_file(file, "gsm8k", verifier=judge)
-    assert report.verifier == "custom"
-    assert report.sections[0].components[0].auc.value == 0.0
+    assert (report.verifier, report.sections[0].components[0].auc.value) == ("custom", 0.0)
     assert any("total points the wrong way" in warning for warning in report.warnings)
 
 
@@ -66,37 +73,37 @@ def test_the_same_seed_gives_the_same_report_and_it_is_json(file):
 
 def test_changed_verdicts_are_listed(tmp_path):
     outputs = (r"\boxed{1,200}", r"\boxed{1200} \boxed{7}", "#### 1200", r"\boxed{7}")
-    rows = [{"question": "q", "output": output, "gold": 1200} for output in outputs]
-    changes = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k").changes
-    assert [(c.line, c.d1, c.fixed) for c in changes] == [
-        (1, 0.0, 1.0),
-        (2, 1.0, 0.0),
-        (3, 0.0, 1.0),
-    ]
-    assert [c.d1_answer for c in changes] == ["1", "1200", None]
+    changes = made(tmp_path, *(row(output, gold=1200) for output in outputs)).changes
+    verdicts = [(c.line, c.d1, c.fixed, c.d1_answer) for c in changes]
+    assert verdicts == [(1, 0.0, 1.0, "1"), (2, 1.0, 0.0, "1200"), (3, 0.0, 1.0, None)]
     assert "d1 reads no answer" in changes[2].reason
 
 
-def test_outputs_without_a_step_to_check_are_counted(tmp_path):
-    bare = {"question": "q", "output": r"We add them up. \boxed{42}", "gold": 42}
-    rows = [{**bare, "output": RIGHT}, bare, bare]
-    report = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k", verifier="checker")
+def test_outputs_without_a_step_or_an_answer_are_counted(tmp_path):
+    bare = row(r"We add them up. \boxed{42}", gold=42)
+    report = made(tmp_path, row(gold=42), bare, bare, verifier="checker")
     assert any("2 of 3 outputs have no step to check" in line for line in report.warnings)
     part = report.sections[0].components[-1]
     assert (part.name, part.weight, part.mean) == ("checkable", 0.0, pytest.approx(1 / 3))
-    paper = score_file(tmp_path / "f.jsonl", "gsm8k")
+    paper = made(tmp_path, *[row("I cannot tell", gold=42)] * 3)
     assert not any("to check" in line for line in paper.warnings)
+    assert paper.unreadable == 3
+    assert any("3 of 3 outputs" in w and "'I cannot tell'" in w for w in paper.warnings)
 
 
 def test_without_gold_there_are_means_only(tmp_path):
-    file = write(tmp_path / "f.jsonl", [{"prompt": "q", "text": RIGHT, "confidence": 0.75}])
-    report = score_file(file, "gsm8k")
+    report = made(tmp_path, {"prompt": "q", "text": RIGHT, "confidence": 0.75})
     (section,) = report.sections
-    assert section.accuracy == {}
-    assert section.components[0].auc.value is None
+    assert (section.accuracy, section.components[0].auc.value) == ({}, None)
     assert {c.name: c.mean for c in section.components}["confidence"] == 0.75
     assert report.reliability is None
     assert any("no gold" in warning for warning in report.warnings)
+
+
+def test_one_question_has_no_interval(tmp_path):
+    report = made(tmp_path, row("#### 42", gold=42), row("#### 41", gold=42))
+    share = report.sections[0].selection["single"]
+    assert (share.value, share.low, share.high) == (0.5, None, None)
 
 
 def test_the_tables_show_what_is_in_the_report_within_80_columns(file, capsys, monkeypatch):
@@ -110,78 +117,52 @@ def test_the_tables_show_what_is_in_the_report_within_80_columns(file, capsys, m
     assert "…" not in text
 
 
-def test_one_question_has_no_interval(tmp_path):
-    rows = [{"question": "?", "output": f"#### {n}", "gold": 42} for n in (42, 41)]
-    section = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k").sections[0]
-    share = section.selection["single"]
-    assert (share.value, share.low, share.high) == (0.5, None, None)
-
-
-def test_an_answer_that_begins_with_a_star_is_shown_whole(tmp_path, capsys):
-    row = {"prompt": "2 * 3?", "text": "*7* #### 6", "gold": "6"}
-    render(score_file(write(tmp_path / "f.jsonl", [row]), "math500"), explain=True)
-    assert " *7* #### 6 " in capsys.readouterr().out
-
-
 def test_a_choice_among_several_outputs(tmp_path):
     """Two of three questions are voted right; the verifier, which likes long texts, is right on one."""
     texts = {"a": ["42 " * 9, "#### 42", "#### 42", "#### 1"],
              "b": ["#### 42", "#### 42", "#### 41 and that is all"],
              "c": ["so 41 in the end", "#### 41", "#### 42"]}  # fmt: skip
-    rows = [
-        {"question": q, "output": text, "gold": 42} for q, many in texts.items() for text in many
-    ]
-    report = score_file(
-        write(tmp_path / "f.jsonl", rows), "gsm8k", verifier=lambda p, t, c: len(t) / 30
+    rows = [row(text, question=q, gold=42) for q, many in texts.items() for text in many]
+    (whole,) = made(tmp_path, *rows, verifier=lambda p, t, c: len(t) / 30).sections
+    third, found = (
+        pytest.approx(1 / 3),
+        {rule: each.value for rule, each in whole.selection.items()},
     )
-    chosen = {rule: found.value for rule, found in report.sections[0].selection.items()}
-    third = pytest.approx(1 / 3)
     single = pytest.approx((3 / 4 + 2 / 3 + 1 / 3) / 3)
-    assert chosen == {"single": single, "vote": pytest.approx(2 / 3), "weighted vote": third,
-                      "best by verifier": third, "agreement": third, "oracle": 1.0}  # fmt: skip
-    assert report.sections[0].distinct == pytest.approx(8 / 3)
-    assert report.sections[0].components[0].pair_accuracy.value is not None
+    assert found == {"single": single, "vote": pytest.approx(2 / 3), "weighted vote": third,
+                     "best by verifier": third, "agreement": third, "oracle": 1.0}  # fmt: skip
+    assert whole.distinct == pytest.approx(8 / 3)
+    assert whole.components[0].pair_accuracy.value is not None
 
 
 LM_EVAL = {
-    "doc_id": 0,
+    "doc_id": 0, "filter": "strict-match", "filtered_resps": ["42"], "exact_match": 1.0,
     "doc": {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"},
-    "target": "6 * 7 = 42\n#### 42",
+    "target": "6 * 7 = 42\n#### 42", "resps": [["#### 42", "#### 41"]],
     "arguments": {"gen_args_0": {"arg_0": "Question: What is 6 * 7?\nAnswer:", "arg_1": {}}},
-    "resps": [["#### 42", "#### 41"]],
-    "filtered_resps": ["42"],
-    "filter": "strict-match",
-    "exact_match": 1.0,
-}
+}  # fmt: skip
 
 
-def test_samples_of_lm_eval_are_read_as_they_are(tmp_path):
-    rows = [LM_EVAL, {**LM_EVAL, "filter": "flexible-extract"}, {**LM_EVAL, "doc_id": 1}]
-    read, _ = read_rows(write(tmp_path / "samples_gsm8k.jsonl", rows), "gsm8k")
-    assert [(row.question, row.output) for row in read] == 2 * [
-        ("What is 6 * 7?", "#### 42"),
-        ("What is 6 * 7?", "#### 41"),
-    ]
-    maths = {
-        **LM_EVAL,
-        "doc": {"problem": "p", "solution": r"so \boxed{\frac{1}{2}}"},
-        "target": "x",
-    }
-    (row, _), _ = read_rows(write(tmp_path / "samples_math.jsonl", [maths]), "math500")
-    assert (row.question, row.gold) == ("p", r"\frac{1}{2}")
-    (row, _), _ = read_rows(write(tmp_path / "s.jsonl", [{**LM_EVAL, "doc": {}}]), "gsm8k")
-    assert row.question.startswith("Question: What is 6 * 7?")
+MATHS = {"problem": "p", "solution": r"so \boxed{\frac{1}{2}}"}
+D1 = {"question": "q", "prompt_input": "p", "generations": r"\boxed{42}", "ground_truth": 42.0}
 
 
-def test_generations_of_d1_are_read_as_they_are(tmp_path):
-    row = {"question": "q", "prompt_input": "p", "generations": r"\boxed{42}", "ground_truth": 42.0}
+def test_samples_of_lm_eval_and_generations_of_d1_are_read_as_they_are(tmp_path):
+    def read(task, *rows):
+        return [(r.line, r.question, r.output, r.gold, r.group)
+                for r in read_rows(write(tmp_path / "f.jsonl", rows), task)[0]]  # fmt: skip
+
+    again = {**LM_EVAL, "filter": "flexible-extract"}  # the same outputs
+    first = [(1, "What is 6 * 7?", f"#### {n}", LM_EVAL["target"], None) for n in (42, 41)]
+    second = [(3, *row[1:]) for row in first]
+    assert read("gsm8k", LM_EVAL, again, {**LM_EVAL, "doc_id": 1}) == first + second
+    maths = read("math500", {**LM_EVAL, "doc": MATHS, "target": "x"})[0]
+    assert (maths[1], maths[3]) == ("p", r"\frac{1}{2}")
+    assert read("gsm8k", {**LM_EVAL, "doc": {}})[0][1].startswith("Question: What is 6 * 7?")
     path = tmp_path / "gsm8k_0_generations.json"
-    path.write_text(json.dumps({"generations": [row, row], "gen_length": 128}, indent=2))
-    read, _ = read_rows(path, "gsm8k")
-    assert [(r.line, r.output, r.gold, r.group) for r in read] == [
-        (1, r"\boxed{42}", 42.0, "gen_length=128"),
-        (2, r"\boxed{42}", 42.0, "gen_length=128"),
-    ]
+    path.write_text(json.dumps({"generations": [D1, D1], "gen_length": 128}, indent=2))
+    found = [(r.line, r.output, r.gold, r.group) for r in read_rows(path, "gsm8k")[0]]
+    assert found == [(n, r"\boxed{42}", 42.0, "gen_length=128") for n in (1, 2)]
 
 
 def test_code_is_judged_by_its_tests_and_compared_with_the_files_verdict(tmp_path):
@@ -189,16 +170,8 @@ def test_code_is_judged_by_its_tests_and_compared_with_the_files_verdict(tmp_pat
            "test": "def check(f):\n    assert f(1, 2) == 3\n"}  # fmt: skip
     rows = [{**doc, "output": "    return a + b\n", "passed": 1.0},
             {**doc, "output": "    return a - b\n", "passed": 1.0}]  # fmt: skip
-    report = score_file(write(tmp_path / "f.jsonl", rows), "humaneval", draws=2)
-    assert report.sections[0].accuracy == {"fixed": 0.5}
-    assert report.agreement == 0.5
-
-
-def test_outputs_without_a_readable_answer_are_shown(tmp_path):
-    rows = [{"question": "q", "output": "I cannot tell", "gold": 42}] * 3
-    report = score_file(write(tmp_path / "f.jsonl", rows), "gsm8k")
-    assert report.unreadable == 3
-    assert any("3 of 3 outputs" in w and "'I cannot tell'" in w for w in report.warnings)
+    report = made(tmp_path, *rows, task="humaneval", draws=2)
+    assert (report.sections[0].accuracy, report.agreement) == ({"fixed": 0.5}, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -228,31 +201,15 @@ def test_a_pipe_to_which_nobody_writes_is_not_waited_for(tmp_path, name):
         score_file(tmp_path / name, "gsm8k")
 
 
-def test_escape_sequences_of_a_field_do_not_reach_the_terminal(tmp_path, capsys):
+def test_what_a_field_says_is_shown_whole_and_does_not_reach_the_terminal(tmp_path, capsys):
+    """Stars at its beginning are its own; escape sequences are not shown."""
     hidden = "\x1b[2J\x1b]0;x\x07\x9b31m"
-    rows = [
-        {"question": "q", "output": f"\\boxed{{{hidden}{n}}}", "gold": n, "model": f"{hidden}{n}"}
-        for n in range(4)
-    ]
-    render(score_file(write(tmp_path / "f.jsonl", rows), "math500"), explain=True)
+    rows = [row(f"\\boxed{{{hidden}{n}}}", gold=n, model=f"{hidden}{n}") for n in range(4)]
+    render(made(tmp_path, row("*7* #### 6", gold="6"), *rows, task="math500"), explain=True)
     shown = capsys.readouterr().out
     assert "model=" in shown
+    assert " *7* #### 6 " in shown
     assert not set(shown) & set("\x1b\x07\x9b")
-
-
-def test_scoring_needs_no_torch(file):
-    code = (
-        "import sys\n"
-        "from s3dlm.cli.score_report import render\n"
-        "from s3dlm.evaluation.score import score_file\n"
-        f"render(score_file({str(file)!r}, 'gsm8k'))\n"
-        "heavy = {'torch', 'transformers', 'matplotlib', 'ray', 'sympy'} & set(sys.modules)\n"
-        "sys.exit(f'imported: {heavy}' if heavy else 0)\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
-    )
-    assert (run.returncode, run.stderr) == (0, "")
 
 
 OUTPUTS = st.lists(

@@ -189,7 +189,7 @@ def demo(
             f"   budget are what the model recommends for each.\n"
         )
         demos.clear(out)
-        runner.wait()
+        runner.describe()  # returns when its processes have started
         asked = demos.compare_in_time(runner, demos.growing_plans(loaded, defaults), out, seconds)
     typer.echo(f"3. Results on {asked} problems per task\n")
     made = write(out, reference=demos.REFERENCE)

@@ -115,7 +115,7 @@ def read_answers(
             ]
         return GradedAnswers(model, None, groups)
     run = frames.read(source)
-    for condition in _main(run):
+    for condition in run.main_conditions:
         scored_by = verifier_of(condition, verifier)
         if scored_by is not None:
             method = condition.settings.search
@@ -187,7 +187,7 @@ def reliabilities(run: RecordedRun) -> dict[Condition, CalibrationReport]:
     """How far the probabilities in a run's records can be trusted: the main comparison's conditions for
     which the model had a calibration."""
     made = {}
-    for condition in _main(run):
+    for condition in run.main_conditions:
         records = run.records[condition]
         known = [record.p_correct for record in records if record.p_correct is not None]
         if known and len(known) == len(records):
@@ -195,14 +195,10 @@ def reliabilities(run: RecordedRun) -> dict[Condition, CalibrationReport]:
     return made
 
 
-def _main(run: RecordedRun) -> list[Condition]:
-    return [condition for task in run.tasks for condition in run.main(task).values()]
-
-
 def fitted_on(run: RecordedRun) -> list[str]:
     """What a report must say where problems were used to fit the weights of a verifier."""
     lines = []
-    for condition in _main(run):
+    for condition in run.main_conditions:
         task, records = condition.task, run.records[condition]
         weights, name = tasks.get(task).verifier, str(condition.value("verifier"))
         fitted = {s.id for s in run.samples[task] if was_in_fit(weights, name, s.question)}

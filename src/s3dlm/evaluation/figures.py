@@ -16,7 +16,6 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import LogFormatter
 
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.inputs import writing
@@ -159,8 +158,11 @@ def accuracy_over_nfe(axis: Any, rows: pd.DataFrame, styles: Styles, bars: bool 
             name = f"{label}, b = {branching}" if len(lines) > 1 else label
             axis.errorbar(line.nfe, value, yerr=errors if bars else None, label=name, **how)
     axis.set_xscale("log")
-    axis.xaxis.set_major_formatter("{x:g}")
-    axis.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # few round numbers
+    low, high = axis.dataLim.intervalx
+    digits = 1 if high > 3 * low else 2  # few round numbers, which have room in the narrowest panel
+    ticks = {float(f"{nfe:.{digits}g}") for nfe in np.geomspace(low, high, 4)}
+    axis.set_xticks(sorted(ticks), [f"{tick:g}" for tick in sorted(ticks)])
+    axis.minorticks_off()
 
 
 def in_per_cent(rows: pd.DataFrame) -> tuple[pd.Series, np.ndarray]:
@@ -202,7 +204,9 @@ def _score_shares(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:
     shades = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 0.95, len(SHADED)))
     for progress, shade in zip(SHADED, shades, strict=True):
         line = rows[rows.progress == progress]
-        axis.plot(line.score, line.share, color=shade, label=f"s3 at {progress:.0%} of denoising")
+        axis.plot(
+            line.score, line.share, color=shade, label=f"s3 at {100 * progress:g} % of denoising"
+        )
     line = rows[rows.progress.isna()]
     axis.plot(line.score, line.share, color="#555555", linestyle="--", label="without search")
 

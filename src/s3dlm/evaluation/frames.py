@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import ItemsView, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -33,6 +33,8 @@ for _package in ("pandas", "scipy", "matplotlib", "jinja2"):
 
 import pandas as pd  # noqa: E402
 
+COLUMNS = ("condition", "task", "label", "main", "sample", "seed", "correct", "nfe", "nfe_logical")
+
 
 @dataclass(frozen=True)
 class RecordedRun:
@@ -43,9 +45,7 @@ class RecordedRun:
     records: Mapping[Condition, Sequence[Record]]  # in the order they were finished
     folders: Mapping[Condition, Path] = dataclasses.field(default_factory=dict)  # with the traces
     failures: Sequence[Failure] = ()
-    parts: Mapping[str, RecordedRun] = dataclasses.field(
-        default_factory=dict
-    )  # the runs that this one joins
+    parts: Sequence[RecordedRun] = ()  # the runs that this one joins
 
     @property
     def tasks(self) -> list[str]:
@@ -55,9 +55,14 @@ class RecordedRun:
         """The conditions of the main comparison by label."""
         return {c.label: c for c in self.manifest.conditions if c.task == task and c.main}
 
+    @property
+    def main_conditions(self) -> list[Condition]:
+        """Those of the main comparison, task by task."""
+        return [condition for task in self.tasks for condition in self.main(task).values()]
+
     def labels(self) -> list[str]:
         """Labels of the main comparison, in the plan's order."""
-        return list(dict.fromkeys(label for task in self.tasks for label in self.main(task)))
+        return list(dict.fromkeys(condition.label for condition in self.main_conditions))
 
     def rows(self, condition: Condition) -> list[Record | Failure]:
         """All that came of a condition: its records, then its failures."""
@@ -66,24 +71,14 @@ class RecordedRun:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """A row per sample; `condition` is its place in the manifest. What failed counts as wrong."""
-        columns = (
-            "condition",
-            "task",
-            "label",
-            "main",
-            "sample",
-            "seed",
-            "correct",
-            "nfe",
-            "nfe_logical",
-        )
         rows = [
-            (number, c.task, c.label, c.main, row.sample, row.seed,
-             *((row.correct, row.nfe, row.nfe_logical) if isinstance(row, Record) else (0.0, None, None)))
+            {"condition": number, "task": c.task, "label": c.label, "main": c.main,
+             "sample": row.sample, "seed": row.seed, "correct": getattr(row, "correct", 0.0),
+             "nfe": getattr(row, "nfe", None), "nfe_logical": getattr(row, "nfe_logical", None)}
             for number, c in enumerate(self.manifest.conditions)
             for row in self.rows(c)
         ]  # fmt: skip
-        return pd.DataFrame(rows, columns=columns)
+        return pd.DataFrame(rows, columns=COLUMNS)
 
     @cached_property
     def cells(self) -> dict[Condition, Cell]:
@@ -94,17 +89,23 @@ class RecordedRun:
     @cached_property
     def main_cells(self) -> dict[str, dict[str, Cell]]:
         """The main comparison by task and label, on the problems that all methods of a task have."""
-        cells: dict[str, dict[str, Cell]] = {}
-        for task in self.tasks:
-            begun = {label: rows for label, c in self.main(task).items() if (rows := self.rows(c))}
-            asked = [{row.sample for row in rows} for rows in begun.values()]
-            shared = set.intersection(*asked) if asked else set()
-            cells[task] = {
-                label: summarise(self.main(task)[label], [r for r in rows if r.sample in shared])
-                for label, rows in begun.items()
-                if shared
-            }
-        return cells
+        return {
+            task: {cell.condition.label: cell for cell in self._on_shared(self.main(task).values())}
+            for task in self.tasks
+        }
+
+    def _on_shared(self, conditions: Iterable[Condition], *by: str) -> list[Cell]:
+        """Conditions of a task on the problems that all which have begun have; on the problems and seeds,
+        if they are compared `by` seed, too."""
+
+        def key(row: Record | Failure) -> tuple[object, ...]:
+            return row.sample, *(getattr(row, name) for name in by)
+
+        begun = {c: rows for c in conditions if (rows := self.rows(c))}
+        asked = [{key(row) for row in rows} for rows in begun.values()]
+        shared = set.intersection(*asked) if asked else set()
+        kept = {c: [row for row in rows if key(row) in shared] for c, rows in begun.items()}
+        return [summarise(c, rows) for c, rows in kept.items() if rows]
 
     @cached_property
     def _paired(self) -> pd.DataFrame:
@@ -165,12 +166,8 @@ class RecordedRun:
         for task in self.tasks:
             main = self.main(task)
             ours = [c for c in self.manifest.conditions if c.task == task and c.label in main]
-            rows = {c: self.rows(c) for c in ours if fixed(main[c.label]) <= fixed(c)}
-            asked = [{(r.sample, r.seed) for r in each} for each in rows.values() if each]
-            common = set.intersection(*asked) if asked else set()
-            for c, each in rows.items() if common else ():
-                if shared := [r for r in each if (r.sample, r.seed) in common]:
-                    swept.append(summarise(c, shared))
+            like = [c for c in ours if fixed(main[c.label]) <= fixed(c)]
+            swept += self._on_shared(like, "seed")
         return swept
 
 
@@ -242,4 +239,4 @@ def _merged(runs: Mapping[str, RecordedRun]) -> RecordedRun:
     )
     samples = {task: list(many.values()) for task, many in merged.items()}
     failures = [failure for run in runs.values() for failure in run.failures]
-    return RecordedRun(manifest, samples, records, folders, failures, runs)
+    return RecordedRun(manifest, samples, records, folders, failures, list(runs.values()))

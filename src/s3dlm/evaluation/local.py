@@ -6,13 +6,11 @@ on the batch.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from s3dlm import engine, tasks
 from s3dlm.answers import grading
@@ -29,10 +27,6 @@ from s3dlm.search.step import Step
 from s3dlm.tasks import Sample
 from s3dlm.trace import TraceEncoder
 
-TRIED_SIZES = (8, 16, 32, 64, 128, 256, 512)
-GAIN = 1.1  # a batch size must give this much more throughput than the one before
-SLOW = 2.0  # seconds per forward pass after which larger batches are not tried
-
 SAME = ("answer", "text", "nfe", "nfe_logical", "p_correct")  # in a result and its record
 
 
@@ -41,28 +35,10 @@ class LocalRunner:
     """The runner for one model in this process."""
 
     model: Model
-    batch_sizes: dict[tuple[str, int], int] = field(default_factory=dict)
     cached: Model | None = None  # the model behind a row cache
-
-    def wait(self) -> None:
-        return None
 
     def describe(self) -> dict[str, Any]:
         return manifest.describe(self.model)
-
-    def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
-        """Measured once for each task and length, on the first prompt that works."""
-        key = (condition.task, condition.settings.decoding.gen_length)
-        task, defaults = tasks.get(condition.task), self.model.defaults
-        for question in questions if key not in self.batch_sizes else ():
-            try:
-                prompt = defaults.prompt(task, question)
-                ids = self.model.tokenizer.chat(prompt.user, prompt.prefill)
-                self.batch_sizes[key] = best_batch_size(self.model, ids, key[1])
-                break
-            except Exception:  # this sample will fail in its own turn
-                continue
-        return self.batch_sizes.get(key, TRIED_SIZES[0])
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         condition, model = chunk.condition, self.model
@@ -185,36 +161,3 @@ def gold_mistake(kind: str, sample: Sample) -> str | None:
         return None
     gold = f"the gold answer {str(sample.gold)[:60]!r} of {sample.id}"
     return f"{gold} is not {expected}; correct the data"
-
-
-def best_batch_size(model: Model, prompt: Sequence[int], gen_length: int) -> int:
-    """The smallest batch size after which doubling gives less than a tenth more throughput."""
-    if model.denoiser.reads_prefix or model.denoiser.causal_prefix:
-        return TRIED_SIZES[0]
-    canvas = [*prompt, *[max(0, model.denoiser.mask_id)] * gen_length]
-    best, best_rate = TRIED_SIZES[0], 0.0
-    for size in TRIED_SIZES:
-        try:
-            seconds = _time_forward(model, canvas, size)
-        except torch.OutOfMemoryError:
-            break
-        if size / seconds < GAIN * best_rate:
-            break
-        best, best_rate = size, size / seconds
-        if seconds > SLOW:
-            break
-    return best
-
-
-@torch.inference_mode()
-def _time_forward(model: Model, canvas: Sequence[int], size: int) -> float:
-    """Seconds of one forward pass, the better of two."""
-    tokens = torch.tensor([list(canvas)] * size, device=model.denoiser.device)
-    seconds = []
-    for _ in range(2):
-        started = time.perf_counter()
-        model.denoiser.encode(tokens)
-        if tokens.is_cuda:
-            torch.cuda.synchronize(tokens.device)
-        seconds.append(time.perf_counter() - started)
-    return max(min(seconds), 1e-9)

@@ -77,10 +77,11 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
             self.started = [executor.submit(os.getpid) for executor in self.executors]
         self.processes = [p for p in multiprocessing.active_children() if p not in others]
 
-    def wait(self) -> None:
+    def describe(self) -> dict[str, Any]:
         with _lost_worker():
             for future in self.started:
                 future.result()
+        return super().describe()
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         count, futures = len(self.executors), []

@@ -29,9 +29,7 @@ from s3dlm.tasks import Sample
 HOPELESS = 10  # failures before the first success after which a run stops
 SCORED = 100  # problems per condition whose scores are recorded at every step, for the figures
 LINE_EVERY = 10.0  # seconds between lines of progress if there is no terminal
-TRIED_QUESTIONS = (
-    10  # questions that a batch size may be measured on, should the first ones not work
-)
+ROWS = 64  # canvases per forward pass, as in Python and lm-eval
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +49,16 @@ class Chunk:
 
     condition: Condition
     items: Sequence[WorkItem]
-    batch_size: int  # canvases per forward pass
+    batch_size: int = ROWS  # canvases per forward pass
     row_cache: float = 0.0  # GiB of canvases to reuse; 0: none, so that times mean something
 
 
 class Runner(Protocol):
     """Where the searches run: `LocalRunner`, `ProcessRunner`, or `RayRunner` on many machines."""
 
-    def wait(self) -> None:
-        """Return when the workers have started, so that no clock counts it."""
-
     def describe(self) -> dict[str, Any]:
-        """The fields of the manifest that model and machine decide."""
-
-    def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
-        """The number of canvases per forward pass that is fast, measured on one of the questions."""
+        """The fields of the manifest that model and machine decide. The first call returns when the
+        workers have started, so that no clock counts it."""
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         """One record or failure per search as they finish; the caller sets `at`."""
@@ -90,7 +83,7 @@ def evaluate(
     folder: Path,
     *,
     observer: Observer | None = None,
-    batch_size: int | None = None,
+    batch_size: int = ROWS,
     fail_on_error: int | None = None,
     retry_failed: bool = False,
 ) -> Manifest:
@@ -122,7 +115,7 @@ def evaluate(
             todo = list(_missing(plan, condition, store, folder, retry_failed))
             observer.begin(condition, len(done) + len(todo), done)
             earlier = max((r.at or 0.0 for r in done), default=0.0)  # earlier sessions count
-            for chunk in _chunks(runner, plan, condition, todo, batch_size):
+            for chunk in _chunks(plan, condition, todo, batch_size):
                 started = time.perf_counter() - earlier
                 for record in runner.records(chunk):
                     if isinstance(record, Record) and not chunk.row_cache:
@@ -160,19 +153,11 @@ def _missing(
                 yield WorkItem(sample, seed, rank < SCORED, trace, timed)
 
 
-def _chunks(
-    runner: Runner, plan: Plan, condition: Condition, todo: list[WorkItem], batch_size: int | None
-) -> Iterator[Chunk]:
+def _chunks(plan: Plan, condition: Condition, todo: list[WorkItem], size: int) -> Iterator[Chunk]:
     """The searches that are timed, then those that may use the row cache."""
-    if todo:
-        runner.wait()
-        questions = [
-            sample.question for sample in plan.problems[condition.task].samples[:TRIED_QUESTIONS]
-        ]
-        batch_size = batch_size or runner.batch_size(condition, questions)
-        for timed, row_cache in ((True, 0.0), (False, plan.row_cache)):
-            if items := [item for item in todo if item.timed is timed]:
-                yield Chunk(condition, items, batch_size, row_cache)
+    for timed, row_cache in ((True, 0.0), (False, plan.row_cache)):
+        if items := [item for item in todo if item.timed is timed]:
+            yield Chunk(condition, items, size, row_cache)
 
 
 TOLD = {"budget": "budget", "temperature": "T", "lam": "λ"}

@@ -51,7 +51,7 @@ def curve_points(cells: list[Cell]) -> pd.DataFrame:
          *astuple(cell.accuracy))
         for cell in cells for c in (cell.condition,)
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=POINT)
+    return pd.DataFrame(rows, columns=POINT).dropna(subset=["nfe"])  # where nothing was answered
 
 
 def block_length(run: RecordedRun) -> pd.DataFrame:
@@ -64,12 +64,11 @@ def block_length(run: RecordedRun) -> pd.DataFrame:
 def confidences(run: RecordedRun) -> pd.DataFrame:
     """Mean top-1 confidence over the progress of denoising."""
     rows = []
-    for task in run.tasks:
-        for label, condition in run.main(task).items():
-            curves = [record.curve for record in run.records[condition] if record.curve]
-            steps = list(zip_longest(*curves))  # as far as each goes
-            means = pd.DataFrame(steps).mean(axis=1)
-            rows += [(task, label, (step + 1) / len(means), v) for step, v in enumerate(means)]
+    for condition in run.main_conditions:
+        curves = [record.curve for record in run.records[condition] if record.curve]
+        means = pd.DataFrame(list(zip_longest(*curves))).mean(axis=1)  # as far as each goes
+        name = (condition.task, condition.label)
+        rows += [(*name, (step + 1) / len(means), value) for step, value in enumerate(means)]
     return pd.DataFrame(rows, columns=("task", "label", "progress", "confidence"))
 
 

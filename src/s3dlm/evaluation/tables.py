@@ -232,8 +232,7 @@ def accuracy(run: RecordedRun) -> Table:
 
 def wording(run: RecordedRun) -> Table:
     """Every method under several prompt templates."""
-    parts = list(run.parts.values())
-    names = [part.manifest.prompt_style for part in parts]
+    parts, names = run.parts, [part.manifest.prompt_style for part in run.parts]
     found = {
         label: [100 * part.mean_accuracy(label).value for part in parts]
         for label in (parts[0].labels() if len({*names}) == len(names) > 1 else ())

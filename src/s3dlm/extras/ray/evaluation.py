@@ -19,7 +19,6 @@ from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 from s3dlm.verifier import own
 
 if TYPE_CHECKING:  # a worker that is being started must not wait for torch
-    from s3dlm.evaluation.plan import Condition
     from s3dlm.evaluation.records import Failure, Record
     from s3dlm.evaluation.run import Chunk
     from s3dlm.models.base import Model
@@ -79,14 +78,8 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
             self.close()
             raise
 
-    def wait(self) -> None:
-        self._call(self.actors, "wait")
-
     def describe(self) -> dict[str, Any]:
-        return dict(self._call(self.actors[:1], "describe")[0])
-
-    def batch_size(self, condition: Condition, questions: Sequence[str]) -> int:
-        return int(self._call(self.actors[:1], "batch_size", condition, questions)[0])
+        return dict(self._call(self.actors, "describe")[0])
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         """Chunks of one batch each, on whichever worker is free."""

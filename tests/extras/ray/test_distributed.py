@@ -121,26 +121,20 @@ def test_two_workers_give_the_local_records_even_if_one_is_killed(
         (deadly, S3dlmError, "2 workers were lost on the same samples"),
     ],
 )
+@pytest.mark.usefixtures("ray")
 def test_errors_of_a_worker_end_the_run(
-    ray: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    load: Callable[[], Model],
-    error: type[Exception],
-    said: str,
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    load: Callable[[], Model], error: type[Exception], said: str,
+) -> None:  # fmt: skip
     monkeypatch.setattr(distributed, "ATTEMPTS", 2)
     plan = small_plan(write_task(tmp_path, 2), ("s3",))
     with RayRunner(load, workers=1) as cluster, pytest.raises(error, match=said):
         evaluate(cluster, plan, tmp_path / "run")
 
 
-def test_no_workers_is_refused() -> None:
+def test_no_workers_and_no_ray_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="workers=0 is not allowed"):
         RayRunner(small_model, workers=0)
-
-
-def test_without_ray_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(
         ImportError, match=r"^ray is not installed; run: pip install 's3dlm\[ray\]'$"

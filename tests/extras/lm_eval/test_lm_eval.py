@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shlex
-import subprocess
 import sys
 import warnings
 from importlib.metadata import EntryPoint
@@ -15,22 +15,33 @@ from typing import Any
 
 import pytest
 
-from s3dlm import engine
+from s3dlm import engine, tasks
 from s3dlm.errors import SettingsError
-from tests.integrations.plugin import ROOT, environment, load
-from tests.integrations.stand_in import provide
+from s3dlm.models import registry
+from tests.fakes import fake_model
+from tests.stand_in import provide
 
 pytest.importorskip("lm_eval")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the harness and its packages have habits of their own
-    from s3dlm.extras.lm_eval.model import KNOWN_TASKS, TASK_FILES, S3dlmLM, _limited, _until, main
+    from s3dlm.extras.lm_eval.model import KNOWN_TASKS, TASK_FILES, S3dlmLM, _limited, _until
 
 pytestmark = [  # what the harness's own packages leave behind
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
+ROOT = Path(__file__).parents[3]
 SMALL = {"method": "s3", "particles": 2, "branching": 2, "gen_length": 64, "steps": 4}
+TEXTS = (
+    "16 + 4 = 20. Therefore the answer is A. <answer>A</answer>",
+    "9 + 12 = 21. Therefore the answer is B. <answer>B</answer>",
+)
+
+
+def load(*, device: str | None = None, dtype: str | None = None) -> Any:
+    """The fake model, as another package would register it."""
+    return fake_model(TEXTS, context=2048)
 
 
 @pytest.fixture(scope="module")
@@ -94,16 +105,12 @@ def test_the_verifier_sees_the_question_without_the_examples(lm: S3dlmLM) -> Non
     assert job.verifier.score(context, right).total > job.verifier.score(context, wrong).total
 
 
-def test_a_verifier_of_ones_own_is_a_file(tmp_path: Path) -> None:
+def test_a_verifier_of_ones_own_is_a_file_and_unknown_arguments_are_named(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def half(prompt, text, confidence):\n    return 0.5\n")
     other = S3dlmLM(load(), method="s3", verifier=f"{file}:half")
-    asked = SimpleNamespace(args=("q", {}), task_name="", doc={})
-    (job,) = other._jobs([asked])
+    (job,) = other._jobs([SimpleNamespace(args=("q", {}), task_name="", doc={})])
     assert job.verifier.score("q", "x").total == 0.5
-
-
-def test_unknown_arguments_are_named() -> None:
     with pytest.raises(SettingsError, match=r"'particels' is unknown.*'particles'"):
         S3dlmLM(load(), particels=4)
 
@@ -153,22 +160,20 @@ def check(folder: Path, printed: str) -> None:
 
 
 def run_here(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
-    """The command line in this process."""
+    """`python -m s3dlm.extras.lm_eval`, in this process."""
     import lm_eval.tasks
 
     monkeypatch.setattr(sys, "argv", ["lm_eval", *arguments])
     monkeypatch.setattr(lm_eval.tasks, "TaskManager", lm_eval.tasks.TaskManager)  # put back later
     # Describing the machine means a list of all packages, which takes longer than the run.
     monkeypatch.setattr("torch.utils.collect_env.get_pretty_env_info", lambda: "a machine")
-    main()
+    runpy.run_module("s3dlm.extras.lm_eval", run_name="__main__")
 
 
 def test_the_command_line_of_the_harness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from s3dlm.models import registry
-
-    plugin = EntryPoint("fake", "tests.integrations.plugin:load", "s3dlm.models")
+    plugin = EntryPoint("fake", f"{__name__}:load", "s3dlm.models")
     monkeypatch.setattr(registry, "find_entry_points", lambda _: {"fake": plugin})
     run_here(monkeypatch, command(tmp_path))
     check(tmp_path, capsys.readouterr().out)
@@ -183,25 +188,11 @@ def test_the_command_of_the_page(
     (line,) = re.findall(r"^python -m s3dlm\.extras\.lm_eval (.*)$", page, re.MULTILINE)
     run_here(monkeypatch, shlex.split(line))
     printed = capsys.readouterr().out
-    for task in ("s3dlm_countdown", "s3dlm_choice_letters"):
-        assert f"|{task}" in printed
-
-
-@pytest.mark.slow  # a new process imports the harness, and the harness lists every package
-def test_the_command_line_of_the_harness_in_a_process(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "s3dlm.extras.lm_eval", *command(tmp_path)],
-        capture_output=True, text=True, check=False, cwd=ROOT, timeout=900,
-        env=environment(tmp_path / "plugin"),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-    check(tmp_path, done.stdout)
+    assert all(f"|{task}" in printed for task in ("s3dlm_countdown", "s3dlm_choice_letters"))
 
 
 def test_every_shipped_task_names_one_of_ours() -> None:
     import yaml
-
-    from s3dlm import tasks
 
     class Loader(yaml.SafeLoader):
         """Functions stay names."""
@@ -218,11 +209,13 @@ def test_every_shipped_task_names_one_of_ours() -> None:
         assert tasks.get(config["dataset_kwargs"]["problems"])
 
 
-def test_without_the_harness_it_is_one_line() -> None:
-    code = (
-        "import runpy, sys; sys.modules['lm_eval'] = None\n"
-        "runpy.run_module('s3dlm.extras.lm_eval', run_name='__main__')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr == "s3dlm: lm-eval is not installed; run: pip install 's3dlm[eval]'\n"
+def test_without_the_harness_it_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("lm_eval", "lm_eval.api.model"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "s3dlm.extras.lm_eval.model")
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("s3dlm.extras.lm_eval", run_name="__main__")
+    said = "s3dlm: lm-eval is not installed; run: pip install 's3dlm[eval]'\n"
+    assert (end.value.code, capsys.readouterr().err) == (2, said)
