@@ -68,7 +68,7 @@ def test_a_client_that_leaves_ends_its_search(stream: bool) -> None:
     with serving(model) as live:
         with raw_post(live, "/v1/completions", model="fake", prompt="x", **SLOW, stream=stream):
             wait_for(lambda: live.scheduler.load["running"] == 1)
-            (ticket,) = live.scheduler._running.values()
+            (ticket,) = live.scheduler.running.values()
         wait_for(lambda: ticket.cancelled)
         gate.set()
         live.wait_until_idle()
@@ -82,13 +82,12 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
         gate.wait_until_reached()
         with raw_post(live, "/v1/completions", model="fake", prompt="second"):
             live.wait_for_queue(1)
-        wait_for(lambda: any(ticket.cancelled for ticket in live.scheduler._waiting))
+        wait_for(lambda: live.scheduler.load["waiting"] == 0)
         gate.set()
         assert first.result().status_code == 200
         live.wait_until_idle()
-        assert b's3dlm_queue_seconds_count{model="fake"} 1.0' in generate_latest(
-            live.service.metrics
-        )
+        told = generate_latest(live.service.metrics)
+        assert b's3dlm_queue_seconds_count{model="fake"} 1.0' in told
 
 
 def test_a_full_queue_says_when_to_come_back() -> None:
@@ -140,7 +139,7 @@ def test_only_a_proxy_that_is_named_says_who_asks(proxies: list[str], clients: s
             told = {"X-Forwarded-For": f"1.2.3.{place}, 10.0.0.{place}"}
             live.pool.submit(live.http.post, "/v1/completions", json=body, headers=told)
         wait_for(lambda: sum(live.scheduler.load.values()) == 2)
-        tickets = [*live.scheduler._waiting, *live.scheduler._running.values()]
+        tickets = [*live.scheduler.waiting, *live.scheduler.running.values()]
         assert {ticket.client for ticket in tickets} == clients
         gate.set()
         live.wait_until_idle()
@@ -161,8 +160,8 @@ def test_the_memory_of_searches_is_bounded_for_each_and_for_all() -> None:
         (ticket,) = queue.submit([job], lambda *_: None, watched=False, client=client)
         ticket.prepared = prepare(model, job)
     queue._start_waiting()
-    assert [ticket.client for ticket in queue._running.values()] == ["a", "b", "c", "e"]
-    assert [ticket.client for ticket in queue._waiting] == ["a", "d"]
+    assert [ticket.client for ticket in queue.running.values()] == ["a", "b", "c", "e"]
+    assert [ticket.client for ticket in queue.waiting] == ["a", "d"]
 
 
 def test_sigterm_lets_running_requests_finish(tmp_path: Path) -> None:

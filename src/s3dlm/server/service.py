@@ -8,10 +8,12 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from pydantic import ConfigDict
 
 from s3dlm import tasks
 from s3dlm.diffusion.decoding import Decoding
@@ -54,51 +56,50 @@ class Recorded:
                     f"--runs {folder} is not a folder; give one that `s3dlm eval --run traces=N` wrote"
                 )
 
-    def files(self) -> dict[str, Path]:
-        """Every trace there is now, by the name under which it is offered."""
-        return {
-            f"{folder.resolve().name}/{path.stem}": path
-            for folder in self.folders
-            for path in sorted((folder / "traces").glob("*.jsonl"))
-        }
+    def files(self) -> dict[str, tuple[Path, str | None]]:
+        """Every trace there is now with its method's label, by the name under which it is offered: run by
+        run, and in each by task, problem and method, in the run's order."""
+        found: dict[str, tuple[Path, str | None]] = {}
+        for folder in self.folders:
+            placed = []
+            conditions = _conditions(folder)
+            for path in (folder / "traces").glob("*.jsonl"):
+                spec, _, sample = path.stem.partition("-")
+                # A trace that the manifest does not know comes last, under its method.
+                task, place, label = conditions.get(spec, (math.inf, 0, None))
+                placed.append(((task, sample, place, path.name), path, label))
+            for _, path, label in sorted(placed):
+                found[f"{folder.resolve().name}/{path.stem}"] = path, label
+        return found
 
     def listing(self) -> list[dict[str, Any]]:
-        """What is known of every trace before it is opened: run by run, and in each by task, problem
-        and method, in the run's order. Damaged ones are left out."""
-        conditions = {folder: _conditions(folder) for folder in self.folders}
-        runs, rows = list(conditions), []
-        for name, path in self.files().items():
-            run = path.parents[1]
-            spec, _, sample = path.stem.partition("-")
-            # A trace that the manifest does not know comes last, under its method.
-            task_place, place, label = conditions[run].get(spec, (math.inf, 0, None))
-            try:
+        """What is known of every trace before it is opened; damaged ones are left out."""
+        rows = []
+        for name, (path, label) in self.files().items():
+            with contextlib.suppress(RecordError, StopIteration, KeyError, TypeError):
                 _, header = next(read_json_lines(path, longest=LONGEST_HEADER))
                 row = {
                     "id": name,
                     "run": name.partition("/")[0],
-                    "sample": sample,
+                    "sample": path.stem.partition("-")[2],
                     "task": header["task"],
                     "method": header["settings"]["method"],
                     "label": label or header["settings"]["method"],
                     "question": header["question"],
                     "correct": header.get("correct"),
                 }
-            except (RecordError, StopIteration, KeyError, TypeError):
-                continue
-            rows.append(((runs.index(run), task_place, sample, place), row))
-        return [row for _, row in sorted(rows, key=lambda placed: placed[0])]
+                rows.append(row)
+        return rows
 
     def trace(self, name: str) -> bytes:
         """A trace for the page; a damaged one counts as missing."""
         with contextlib.suppress(KeyError, OSError, ValueError, TypeError):
-            path = self.files()[name]
-            condition = _conditions(path.parents[1]).get(path.stem.partition("-")[0])
-            return for_page(path.read_bytes(), **({"label": condition[2]} if condition else {}))
+            path, label = self.files()[name]
+            return for_page(path.read_bytes(), **({"label": label} if label else {}))
         raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
 
 
-def _conditions(folder: Path) -> dict[str, tuple[int, int, str]]:
+def _conditions(folder: Path) -> dict[str, tuple[float, int, str | None]]:
     """The places of the task and of the condition in a run's order, and the label, by the spec in the
     names of traces; empty if the manifest cannot be read."""
     try:
@@ -112,57 +113,73 @@ def _conditions(folder: Path) -> dict[str, tuple[int, int, str]]:
         return {}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What an operator decides about a server.
+
+    Args:
+        limits: Bounds of requests, searches and connections.
+        defaults: The method and settings of what a request leaves out.
+        verifiers: Those that requests may name beside the installed ones: by name a verifier, a function or
+            the name of one. They are loaded at the start, never during a request.
+        aliases: Other names of the model, each with settings.
+        runs: Folders of `s3dlm eval` whose recorded searches the page offers.
+        cors: Origins of web pages that may ask.
+        proxies: Addresses or networks of reverse proxies, whose X-Forwarded-For is believed.
+        api_key: What every request must send; None: nothing.
+        hosts: The accepted Host headers; None: any.
+        log_prompts: Whether the log may hold prompts.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # where it is read from a file
+
+    limits: Limits = field(default_factory=Limits)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    verifiers: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    runs: Sequence[Path] = ()
+    cors: Sequence[str] = ()
+    proxies: Sequence[str] = ()
+    api_key: str | None = None
+    hosts: frozenset[str] | None = None
+    log_prompts: bool = False
+
+
 class Service:
     """One model behind one queue, and the only names that requests may use."""
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        limits: Limits | None = None,
-        defaults: Mapping[str, object] | None = None,
-        verifiers: Mapping[str, Any] | None = None,
-        aliases: Mapping[str, Mapping[str, Any]] | None = None,
-        runs: Sequence[Path] = (),
-        api_key: str | None = None,
-        hosts: frozenset[str] | None = None,
-        log_prompts: bool = False,
-    ) -> None:
-        """`defaults` are settings for what a request leaves out, `aliases` other names of the model,
-        each with settings, `hosts` the accepted Host headers (None: any). Verifiers are loaded here,
-        never during a request."""
+    def __init__(self, model: Model, given: Configuration) -> None:
         # Clients need not know the machine's paths.
         is_folder = Path(model.name).is_dir()
         self.name = Path(model.name).resolve().name if is_folder else model.name
-        self.model, self.limits, self.aliases = model, limits or Limits(), aliases or {}
-        self.api_key, self.hosts, self.log_prompts = api_key, hosts, log_prompts
-        self.operator: dict[str, Any] = dict(defaults or {})
+        self.model, self.configuration, self.limits = model, given, given.limits
+        self.operator = dict(given.defaults)
         # For requests that name none; by its latest name, which the page knows.
         self.method = find_method(str(self.operator.pop("method", DEFAULT))).name
         self.verifiers = {name: as_verifier(name) for name in installed()}
-        for name, verifier in (verifiers or {}).items():
+        for name, verifier in given.verifiers.items():
             self.verifiers[_public(name)] = as_verifier(verifier)
-        self.task_names, self.recorded = frozenset(tasks.names()), Recorded(tuple(runs))
+        self.task_names, self.recorded = frozenset(tasks.names()), Recorded(tuple(given.runs))
         self.created, self.metrics = int(time.time()), Metrics(self.name)
         self.limits.check(self.settings(self.method), model)  # a mistake is reported at the start
-        for alias in self.aliases.values():
+        for alias in given.aliases.values():
             self.limits.check(Settings.for_model(model, **{"method": self.method, **alias}), model)
-        self.scheduler = Scheduler(model, self.limits, self.metrics, log_prompts=log_prompts)
+        self.scheduler = Scheduler(model, self.limits, self.metrics, log_prompts=given.log_prompts)
 
     @property
     def names(self) -> list[str]:
         """What clients may call the model."""
-        return [self.name, *self.aliases]
+        return [self.name, *self.configuration.aliases]
 
     def named(self, name: str | None) -> Service:
         """The service as a client calls it: by the model's name, or by an alias with its settings."""
         if name is None or name == self.name:
             return self
-        if name not in self.aliases:
+        if name not in self.configuration.aliases:
             known = ", ".join(map(repr, self.names))
             message = f"the model {short_repr(name)} does not exist here; this server has {known}"
             raise ApiError(404, message, param="model", code="model_not_found")
-        overrides, renamed = dict(self.aliases[name]), copy.copy(self)
+        overrides, renamed = dict(self.configuration.aliases[name]), copy.copy(self)
         renamed.name = name
         renamed.method = find_method(str(overrides.pop("method", self.method))).name
         renamed.operator = {**self.operator, **overrides}
