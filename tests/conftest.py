@@ -45,7 +45,7 @@ LONGEST = (
     "test_agreed.py",
     "test_examples.py",
     "test_fuzz.py",
-    "test_generators.py",
+    "test_problems.py",
     "test_target.py",
     "test_tiny.py",
     "test_resampling.py",
