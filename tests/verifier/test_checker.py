@@ -11,7 +11,7 @@ from s3dlm.verifier import PARTS, for_task
 from s3dlm.verifier.base import CHECKABLE, doubts
 from s3dlm.verifier.checker import FEATURES
 from s3dlm.verifier.parsed import FreeText, ParsedText
-from s3dlm.verifier.weights import CHECKER, CHECKER_RULES, FROM_MODELS, PAPER, was_in_fit
+from s3dlm.verifier.weights import CHECKER, PAPER, was_in_fit
 
 QUESTION = (
     "Janet's ducks lay 16 eggs per day. She eats three for breakfast and bakes with four. "
@@ -33,7 +33,7 @@ def total(text, task="gsm8k", question=QUESTION):
 def test_every_task_has_a_checker_with_the_same_six_parts(task):
     verifier = for_task(task, "checker")
     score = verifier.score(QUESTION, GOOD, 0.9)
-    assert tuple(score.parts) == (PARTS if task not in FROM_MODELS else (*PARTS, CHECKABLE))
+    assert tuple(score.parts) == ((*PARTS, CHECKABLE) if CHECKER[task].from_models else PARTS)
     assert math.fsum(verifier.weights.values()) == pytest.approx(1.0)
     assert all(weight >= 0 for weight in verifier.weights.values())
     assert all(-1e-9 <= value <= 1 + 1e-9 for value in score.parts.values())
@@ -41,7 +41,7 @@ def test_every_task_has_a_checker_with_the_same_six_parts(task):
     assert score.total == pytest.approx(whole)
 
 
-@pytest.mark.parametrize("task", FROM_MODELS)
+@pytest.mark.parametrize("task", ["gsm8k", "math500", "aime"])
 def test_it_says_when_a_text_has_nothing_to_check_and_that_moves_no_total(task):
     verifier = for_task(task, "checker")
     bare = "First, we need the total number of eggs. <answer>\\boxed{18}</answer>"
@@ -50,9 +50,9 @@ def test_it_says_when_a_text_has_nothing_to_check_and_that_moves_no_total(task):
 
 
 def test_the_tables_cover_every_task_and_name_only_features_there_are():
-    assert {*CHECKER, *CHECKER_RULES} == set(PAPER)
+    assert set(CHECKER) == set(PAPER)
     names = {name for group in FEATURES.values() for name in group}
-    for weights in CHECKER.values():
+    for weights in (row.features for row in CHECKER.values() if row.parts is None):
         assert set(weights) <= names
         assert min(weights.values()) > 0
         assert sum(weights.values()) == pytest.approx(1, abs=0.011)  # rounded to per cents
@@ -265,7 +265,7 @@ def test_cells_that_stand_twice_and_those_beside_them(grid, wrong, beside):
 
 
 @given(
-    task=st.sampled_from(sorted((*CHECKER, *CHECKER_RULES))),
+    task=st.sampled_from(sorted(CHECKER)),
     text=st.text("0123456789+-*/= .\n<>answerZoe\\boxed{}", max_size=120),
 )
 def test_doubts_lie_in_the_text_and_in_order(task, text):

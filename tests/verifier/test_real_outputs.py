@@ -113,7 +113,7 @@ def test_shipped_weights_are_the_fitted_ones_and_order_few_shot_outputs_they_nev
 
     groups = free_text.read()
     fitted = free_text.fit([group for group in groups if in_fit_half(group.question)])
-    shipped = [CHECKER["gsm8k"][name] for name in free_text.NAMES]
+    shipped = [CHECKER["gsm8k"].features[name] for name in free_text.NAMES]
     assert fitted.tolist() == pytest.approx(shipped, abs=0.011)
     held = [(g, g.shipped) for g in groups if g.mixed and not in_fit_half(g.question)]
     few_shot = [pair for pair in held if "few-shot" in pair[0].model]
