@@ -39,7 +39,7 @@ from s3dlm.verifier.parsed import FreeText
 from s3dlm.verifier.weights import CHECKER, in_fit_half
 
 Floats = NDArray[np.float64]
-NAMES = [name for part in FEATURES.values() for name in part if name in CHECKER["gsm8k"]]
+NAMES = [name for part in FEATURES.values() for name in part if name in CHECKER["gsm8k"].features]
 RIDGE, POINTWISE, FOLDS = 0.1, 1.0, 5
 D1 = "LLaDA-8B-Instruct, d1's prompt, 2 lengths"
 RULES = ("majority", "verified", "agreement")
@@ -310,7 +310,9 @@ def main() -> None:
     weights = fit([group for group in groups if in_fit_half(group.question)])
     fitted = dict(zip(NAMES, weights.tolist(), strict=True))
     print("weights:", {name: value for name, value in fitted.items() if value})
-    changed = {n: (fitted[n], w) for n, w in CHECKER["gsm8k"].items() if abs(fitted[n] - w) > 1e-9}
+    changed = {
+        n: (fitted[n], w) for n, w in CHECKER["gsm8k"].features.items() if abs(fitted[n] - w) > 1e-9
+    }
     if changed:
         print('verifier/weights.py has other weights, so "held out" is not theirs:', changed)
     print_pairs(groups)

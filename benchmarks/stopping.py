@@ -3,7 +3,7 @@
 `python -m benchmarks.stopping [problems per task] [task,task,…]` prints a table for the bundled model,
 on validation problems. Stopping only cuts a search short, so one search per problem that never stops
 tells what it would have answered at any threshold. The last column is the lowest threshold from which on
-stopping costs no accuracy; `SATISFIED_AT` (verifier/weights.py) is chosen from this table.
+stopping costs no accuracy; `satisfied_at` (verifier/weights.py) is chosen from this table.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ LONGEST = (
     "test_reveal.py",
     "test_examples.py",
     "test_fuzz.py",
-    "test_generators.py",
+    "test_problems.py",
     "test_target.py",
     "test_tiny.py",
     "test_resampling.py",

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 import s3dlm
+from examples import test_examples
 from s3dlm import engine
 from s3dlm.answers.grading import grade
 from s3dlm.engine import Job
-from tests import test_docs, test_examples
+from tests import test_docs
 from tests.fuzz import counts
 
 PAGES = [page for page in test_docs.PAGES if page.name in test_docs.ANSWERED]

@@ -46,8 +46,8 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 USED = {
-    *CHECKER["math500"],
-    *CHECKER["arithmetic"],
+    *CHECKER["math500"].features,
+    *CHECKER["arithmetic"].features,
 }  # not those of free text: benchmarks/free_text.py
 FITTED = {name: f for group in FEATURES.values() for name, f in group.items() if name in USED}
 CANDIDATES = [feature for group in GROUPS.values() for feature in group]

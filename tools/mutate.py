@@ -44,23 +44,19 @@ _FILL = (
 )
 _BLOCKS = f"{_FILL} models/test_dream_decoding models/test_block_decoding test_infill"
 _NUMBERS = "answers/test_numbers answers/test_extract answers/test_normalise answers/test_grade"
-_ARITHMETIC = "verifier/test_equations verifier/test_components verifier/test_doubts"
-_EVERY_SCORE = (
-    f"{_ARITHMETIC} verifier/test_composite verifier/test_paper_examples verifier/test_base"
-)
+_ARITHMETIC = "verifier/test_equations verifier/test_components verifier/test_checker"
+_EVERY_SCORE = f"{_ARITHMETIC} verifier/test_composite verifier/test_base"
 _LOOP = "laws/test_s3 search/test_methods search/test_look_aheads"
-_CODE = "answers/test_code_extraction verifier/test_code_verifier tasks/test_code_tasks"
+_CODE = "extras/code/test_programs extras/code/test_code_verifier extras/code/test_code_tasks"
 TESTS = {
     "answers": f"{_NUMBERS} {_ARITHMETIC} answers/test_untrusted_text answers/test_mathverify",
     "answers/grids.py": "answers/test_grids verifier/test_constraints verifier/test_partial tasks/test_tasks",
     "answers/kinds.py": f"test_changes {_NUMBERS}",
     "verifier": f"{_EVERY_SCORE} verifier/test_constraints verifier/test_partial",
     "verifier/calibration.py": "verifier/test_calibration evaluation/test_calibrate",
-    "verifier/equations.py": f"{_EVERY_SCORE} verifier/test_checker",
     "verifier/own.py": "verifier/test_own verifier/test_base",
-    "verifier/parsed.py": f"{_EVERY_SCORE} verifier/test_checker",
-    "verifier/checker.py": "verifier/test_checker verifier/test_doubts verifier/test_partial",
-    "verifier/weights.py": "verifier/test_checker verifier/test_composite verifier/test_paper_examples",
+    "verifier/checker.py": "verifier/test_checker verifier/test_partial",
+    "verifier/weights.py": "verifier/test_checker verifier/test_composite",
     "diffusion": _BLOCKS,
     "diffusion/decoding.py": f"test_settings {_FILL}",
     "diffusion/infill.py": "test_infill",
@@ -82,7 +78,7 @@ TESTS = {
     "search/select.py": "search/test_select search/test_temporal_vote search/test_look_aheads",
     "search/smc.py": f"laws/test_target {_LOOP}",
     "extras/code": _CODE,
-    "extras/code/sandbox": "sandbox/test_runner sandbox/test_hostile",
+    "extras/code/sandbox": "extras/code/test_sandbox extras/code/test_hostile",
     "extras/grids": "extras/grids/test_mend extras/grids/test_screening extras/grids/test_moves",
     "extras/published": "extras/published/test_own_loops extras/published/test_steering search/test_methods",
 }

@@ -4,7 +4,7 @@ import pytest
 
 from s3dlm.answers import mathverify, normalise
 from s3dlm.answers.d1 import is_equiv
-from s3dlm.answers.grading import gold_in_words, grade
+from s3dlm.answers.grading import gold_in_words, grade, notes
 
 SOLVED = "1234341221434321"
 PUZZLE = "Solve the following Sudoku puzzle: 1030341221034321\n"
@@ -90,11 +90,12 @@ def test_a_grid_of_nine_is_graded_whole(question, text):
 
 
 def test_sudoku_has_another_solution_that_is_as_right():
-    question = "Solve the following Sudoku puzzle: 0000000000000000"
-    other = "4321214334121234"
-    text = f"<answer>{other}</answer>"
-    assert grade("sudoku", text, SOLVED, "fixed", question) == 1.0
-    assert grade("sudoku", text, SOLVED, "fixed") == 0.0
+    text = "<answer>4321214334121234</answer>"
+    for question, right in (
+        ("Solve the following Sudoku puzzle: 0000000000000000", 1.0),
+        ("", 0.0),
+    ):
+        assert grade("sudoku", text, SOLVED, "fixed", question) == right
 
 
 @pytest.mark.parametrize(
@@ -132,8 +133,6 @@ def test_is_equiv_cleans_up_knows_no_values_and_takes_broken_latex_as_it_is(one,
 
 
 def test_without_math_verify_formulas_are_compared_by_spelling_and_a_note_says_so(monkeypatch):
-    from s3dlm.answers.grading import notes
-
     assert notes() == []
     monkeypatch.setattr(mathverify, "available", lambda: False)
     assert grade("math500", r"\boxed{\frac12}", "0.5") == 1.0

@@ -50,20 +50,13 @@ def test_a_number_that_is_too_long_is_not_read() -> None:
     assert to_fraction(f"{'9' * 40}/{'3' * 40}") is None  # 81 characters
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1/2", Fraction(1, 2)),
-        ("-1 / 2", Fraction(-1, 2)),
-        ("1/-2", Fraction(-1, 2)),
-        ("1/0", None),
-        (r"\frac12", Fraction(1, 2)),
-        (r"-\frac{3}{4}", Fraction(-3, 4)),
-        (r"\dfrac{-3}{4}", Fraction(-3, 4)),
-        (r"\frac{1,200}{7}", Fraction(1200, 7)),
-        ("0.25", Fraction(1, 4)),
-        ("x", None),
-    ],
-)
-def test_fractions_are_exact(text: str, value: Fraction | None) -> None:
-    assert to_fraction(text) == value
+FRACTIONS = {
+    "1/2": Fraction(1, 2), "-1 / 2": Fraction(-1, 2), "1/-2": Fraction(-1, 2), "1/0": None, "0.25": Fraction(1, 4),
+    r"\frac12": Fraction(1, 2), r"-\frac{3}{4}": Fraction(-3, 4), r"\dfrac{-3}{4}": Fraction(-3, 4),
+    r"\frac{1,200}{7}": Fraction(1200, 7), "x": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FRACTIONS)
+def test_fractions_are_exact(text: str) -> None:
+    assert to_fraction(text) == FRACTIONS[text]

@@ -22,60 +22,29 @@ PROMPTS = (
 )
 
 
+REPEATED = (  # what a careless pattern would choke on
+    "9**", "{", "\\boxed{", "\\boxed{1 ", "\\boxed{}", "=", "= ", "1+1=2 ", "1 + ", "9", "1.", "(", "\\frac{1}{2}",
+    "\\frac{1}{", "answer is ", "<answer>", "</answer>", "#", "<|endoftext|>", "<|endoftext|> \n", "<|eot_id|> x",
+    "<|mdm_mask|>", "A B C D ", "A. ", "-", "1%", "$", "\\", "\n", "٣ + ٤ = ٧ ", "\\boxed{１８} ", "²³¹ = ²",
+    "\u200f\u202e1 + 1 = 2", "\0", "\ud800\\boxed{\udfff}", "🦆", "1|", "word ", "1" + " " * 100 + "=",
+    "75 + 20 = each 15 + word = 4 9 Step 6 = 15 ",
+)  # fmt: skip
+
+
 def monsters(n):
-    """Texts of about n characters that a careless pattern would choke on."""
-    return {
-        "powers": "9**" * (n // 3),
+    """Texts of about n characters."""
+    return {ascii(atom): atom * (n // len(atom)) for atom in REPEATED} | {
         "power tower in a box": "\\boxed{" + "9**" * 9 + "9}",
-        "nested braces": "{" * n,
         "nested box": "\\boxed{" + "{" * n,
         "balanced braces": "\\boxed{" + "{" * (n // 2) + "}" * (n // 2) + "}",
-        "unclosed boxes": "\\boxed{" * (n // 7),
-        "boxes with gaps": "\\boxed{1 " * (n // 9),
-        "empty boxes": "\\boxed{}" * (n // 8),
-        "equals signs": "=" * n,
-        "spaced equals signs": "= " * (n // 2),
-        "equations": "1+1=2 " * (n // 6),
         "long sum": "1+" * (n // 2) + "1=2",
-        "sum without end": "1 + " * (n // 4),
-        "digits": "9" * n,
         "digits and equals": "9" * n + "=" + "9" * n,
         "commas": "1,000" + ",000" * (n // 4),
-        "dots": "1." * (n // 2),
         "spaces": "1" + " " * n + "+" + " " * n + "1",
         "spaces around equals": "1 + 1" + " " * n + "=" + " " * n + "2",
-        "spaces, spread": ("1" + " " * 100 + "=") * (n // 102),
-        "brackets": "(" * n,
-        "fracs": "\\frac{1}{2}" * (n // 11),
-        "open fracs": "\\frac{1}{" * (n // 9),
-        "answers": "answer is " * (n // 10),
         "answer without end": "answer" + " " * n,
-        "answer tags": "<answer>" * (n // 8),
-        "closing tags": "</answer>" * (n // 9),
-        "hashes": "#" * n,
         "fences": "<answer>" + "```" + " " * n,
-        "end tokens": "<|endoftext|>" * (n // 13),
-        "end tokens and space": "<|endoftext|> \n" * (n // 15),
-        "end tokens inside": "<|eot_id|> x" * (n // 12),
-        "masks": "<|mdm_mask|>" * (n // 12),
-        "letters": "A B C D " * (n // 8),
-        "options": "A. " * (n // 3),
-        "minus signs": "-" * n,
-        "percent signs": "1%" * (n // 2),
-        "dollar signs": "$" * n,
-        "backslashes": "\\" * n,
-        "line breaks": "\n" * n,
-        "Arabic digits": "٣ + ٤ = ٧ " * (n // 10),
-        "full-width digits": "\\boxed{１８} " * (n // 11),
-        "superscripts": "²³¹ = ²" * (n // 7),
-        "right-to-left marks": "\u200f\u202e1 + 1 = 2" * (n // 11),
-        "NUL": "\x00" * n,
-        "NUL in a box": "\\boxed{\x00}",
-        "lone surrogates": "\ud800\\boxed{\udfff}" * (n // 9),
-        "emoji": "🦆" * n,
-        "grid cells": "1|" * (n // 2),
-        "repeated words": "word " * (n // 5),
-        "garbled steps": "75 + 20 = each 15 + word = 4 9 Step 6 = 15 " * (n // 43),
+        "NUL in a box": "\\boxed{\0}",
     }  # fmt: skip
 
 

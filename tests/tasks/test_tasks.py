@@ -20,6 +20,7 @@ from s3dlm.settings import Settings
 from s3dlm.tasks import benchmarks
 from s3dlm.tasks.benchmarks import OPTION_LETTERS, lettered, shuffled
 from s3dlm.verifier import for_task
+from tools.sudoku9.problems import unique_puzzles
 from tools.tiny.problems import problems
 from tools.tiny.problems.__main__ import bundled
 
@@ -190,3 +191,23 @@ def test_recommended_settings_are_settings(model: str) -> None:
     for method in METHODS:
         Settings.recommended(defaults_of(model), method)
     assert all(tasks.get(name) for name in defaults_of(model).tasks)
+
+
+@pytest.mark.parametrize(
+    "header", ["puzzle,solution", "quizzes,solutions", "question,answer", "puzzle"]
+)
+def test_puzzles_are_read_from_a_csv_file(header: str, tmp_path: Path) -> None:
+    """Which may leave their solutions out."""
+    row = next(unique_puzzles("validation"))
+    path = tmp_path / "hard.csv"
+    cells = f"{row['question']},{row['gold']},7" if "," in header else f"{row['question']},7"
+    path.write_text(f"{header},rating\n{cells}\n")
+    task = tasks.get(f"{path}:sudoku9")
+    (sample,) = tasks.load(task, prompt_style="tiny").samples
+    assert sample.question == row["question"]
+    assert sample.gold == row["gold"] or header == "puzzle"
+    assert grade("sudoku9", str(row["gold"]), sample.gold, question=sample.question) == 1.0
+    assert (task.name, task.verifier, task.answer) == ("hard", "sudoku9", "sudoku9")
+    path.write_text("grid\n123\n")
+    with pytest.raises(RecordError, match="'puzzle' and, if known, 'solution'"):
+        tasks.load(task, prompt_style="tiny")

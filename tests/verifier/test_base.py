@@ -14,8 +14,8 @@ TEXT = "Step 1: 12 + 7 = 20. Then 3 * 4 = 13. Therefore the answer is \\boxed{19
 MEMBERS = {name for name in vars(Verifier) if name[0] != "_"}
 
 
-class Whole(Verifier):
-    """Has every member but the model as judge."""
+class Foreign:
+    """Has every member but the model as judge, which only a search can ask, and no base class."""
 
     name, satisfied_at, compares_texts = "whole", 0.5, True
 
@@ -31,13 +31,6 @@ class Whole(Verifier):
         return Score(0.75)
 
 
-class Foreign:
-    """The same without the base class, but for the model as judge, which only a search can ask."""
-
-    name, satisfied_at, compares_texts = Whole.name, Whole.satisfied_at, Whole.compares_texts
-    score, score_batch, score_partial = Whole.score, Whole.score_batch, Whole.score_partial
-
-
 class Bare:
     """Which method scores depends on its state, and needs a confidence; what it holds cannot be pickled."""
 
@@ -46,10 +39,7 @@ class Bare:
 
     @property
     def score(self) -> Callable[[str, str, float | None], Score]:
-        def score(prompt: str, text: str, confidence: float | None) -> Score:
-            return Score(self.total())
-
-        return score
+        return lambda prompt, text, confidence: Score(self.total())
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return Bare, ()
@@ -74,7 +64,7 @@ def test_a_verifier_has_few_members_of_which_only_score_must_be_written() -> Non
 def test_what_stands_around_a_foreign_object_loses_no_member() -> None:
     around = as_verifier(Foreign())  # type: ignore[arg-type]
     for member in MEMBERS - {"score", "score_batch", "score_partial", "model_judge"}:
-        assert getattr(around, member) == getattr(Whole(), member), member
+        assert getattr(around, member) == getattr(Foreign, member), member
     assert takes_many(around)
     assert around.score("q", "a", 0.9) == Score(0.9, {"q": 1.0})
     assert around.score_batch(["q"], ["a"], [0.9]) == [Score(0.9, {"q": 1.0})]
@@ -120,9 +110,7 @@ def test_spans_are_the_equalities_that_do_not_hold_found_when_someone_asks(
     assert [text[start:end] for start, end in score.spans] == ["12 + 7 = 20", "3 * 4 = 13"]
     assert not for_task("gsm8k", name).score("3 and 4", "3 + 4 = 7").spans
     again = pickle.loads(pickle.dumps(score))
-    assert (again.total, again.parts, list(again.spans)) == (
-        score.total, score.parts, list(score.spans),
-    )  # fmt: skip
+    assert (again.total, again.parts, [*again.spans]) == (score.total, score.parts, [*score.spans])
     asked: list[str] = []
     monkeypatch.setattr(
         "s3dlm.verifier.composite.wrong_equalities", lambda text: asked.append(text) or []

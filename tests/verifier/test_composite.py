@@ -1,51 +1,33 @@
-import math
+"""The weighted sum of parts: the paper's weights, weights of one's own, and what is refused."""
+
+from operator import mul
 
 import pytest
 
 from s3dlm.errors import S3dlmError, SettingsError, VerifierError
-from s3dlm.verifier import (
-    PARTS,
-    VERIFIERS,
-    Score,
-    Verifier,
-    as_verifier,
-    compose,
-    for_task,
-    from_toml,
-)
+from s3dlm.verifier import PARTS, VERIFIERS, Score, as_verifier, compose, for_task, from_toml
 from s3dlm.verifier.names import _named
 from s3dlm.verifier.weights import PAPER
 
-PAPER_TABLE = {
-    "gsm8k": (0.20, 0.25, 0.25, 0.10, 0.20, 0.00),
-    "math500": (0.25, 0.20, 0.25, 0.10, 0.20, 0.00),
-    "arc": (0.20, 0.00, 0.00, 0.15, 0.20, 0.45),
-    "truthfulqa": (0.20, 0.00, 0.00, 0.15, 0.20, 0.45),
-    "countdown": (0.15, 0.10, 0.10, 0.10, 0.15, 0.40),
-    "sudoku": (0.05, 0.00, 0.00, 0.05, 0.10, 0.80),
-    "aime": (0.25, 0.20, 0.25, 0.10, 0.20, 0.00),
-    "arithmetic": (0.20, 0.25, 0.25, 0.10, 0.20, 0.00),
-    "choice": (0.20, 0.00, 0.00, 0.15, 0.20, 0.45),
-    "truthfulqa_mc": (0.20, 0.00, 0.00, 0.15, 0.20, 0.45),
+MATH = (0.25, 0.20, 0.25, 0.10, 0.20, 0.00)
+GSM8K = (0.20, 0.25, 0.25, 0.10, 0.20, 0.00)
+CHOICE = (0.20, 0.00, 0.00, 0.15, 0.20, 0.45)
+SUDOKU = (0.05, 0.00, 0.00, 0.05, 0.10, 0.80)
+WEIGHTS = {
+    "gsm8k": GSM8K, "arithmetic": GSM8K, "chain": GSM8K, "math500": MATH, "aime": MATH, "arc": CHOICE,
+    "choice": CHOICE, "truthfulqa": CHOICE, "truthfulqa_mc": CHOICE, "sudoku": SUDOKU, "sudoku9": SUDOKU,
+    "sudoku9_open": SUDOKU, "countdown": (0.15, 0.10, 0.10, 0.10, 0.15, 0.40),
     "general": (0.00, 0.00, 0.00, 0.50, 0.50, 0.00),
-}
-
-
-@pytest.mark.parametrize("task", PAPER_TABLE)
-def test_the_weights_are_the_papers(task):
-    assert for_task(task).weights == dict(zip(PARTS, PAPER_TABLE[task], strict=True))
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_every_row_of_weights_sums_to_one_and_reports_all_six_parts(task):
+def test_the_weights_are_the_papers_and_all_six_parts_are_reported(task):
     verifier = for_task(task)
-    assert isinstance(verifier, Verifier)
+    assert verifier.weights == dict(zip(PARTS, WEIGHTS[task], strict=True))
     score = verifier.score("Numbers: [1, 2]\nTarget: 3", r"First 1 + 2 = 3. \boxed{1 + 2}", 0.8)
     assert tuple(score.parts) == PARTS
-    assert score.total == pytest.approx(
-        sum(verifier.weights[name] * value for name, value in score.parts.items())
-    )
-    assert math.fsum(verifier.weights.values()) == pytest.approx(1.0)
+    assert score.total == pytest.approx(sum(map(mul, WEIGHTS[task], score.parts.values())))
 
 
 @pytest.mark.parametrize("text", ["18 eggs", "", "so 1 + 1 = 3"])
@@ -72,24 +54,21 @@ SUM = ("Numbers: [1, 2]\nTarget: 3", r"\boxed{1 + 2}")
 
 
 @pytest.mark.parametrize(
-    ("task", "content", "example", "total"),
+    ("content", "example", "total"),
     [
-        ("countdown", "constraint = 'sudoku'\n[weights]\nconstraint = 0.9\nconfidence = 0.1", GRID, 0.95),
-        ("countdown", "[weights]\nconstraint = 1", SUM, 1.0),  # the task's own constraint
+        ("constraint = 'sudoku'\n[weights]\nconstraint = 0.9\nconfidence = 0.1", GRID, 0.95),
+        ("[weights]\nconstraint = 1", SUM, 1.0),  # the task's own constraint
+        ("constraint = 'countdown'", SUM, None),  # the task's own weights
     ],
-)  # fmt: skip
-def test_a_toml_file_gives_the_weights(tmp_path, task, content, example, total):
+)
+def test_a_toml_file_gives_the_weights(tmp_path, content, example, total):
     path = tmp_path / "mine.toml"
     path.write_text(content)
-    assert for_task(task, str(path)).score(*example, 0.5).total == pytest.approx(total)
-
-
-def test_a_toml_file_without_weights_takes_the_tasks_own(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text("constraint = 'countdown'\n")
-    verifier = from_toml(path, "sudoku")
-    assert verifier.weights == for_task("sudoku").weights
-    assert verifier.score(*SUM).parts["constraint"] == 1
+    own = for_task("countdown").score(*example, 0.5).total
+    found = for_task("countdown", str(path)).score(*example, 0.5).total
+    assert found == pytest.approx(own if total is None else total)
+    if total is None:
+        assert from_toml(path, "sudoku").score(*SUM).parts["constraint"] == 1
 
 
 def _toml(content):

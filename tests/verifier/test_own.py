@@ -27,6 +27,7 @@ def file(tmp_path):
 
 
 def test_a_file_gets_a_name_with_a_hash_of_its_content(file):
+    assert as_verifier(own.from_file(f"{file}:Judge")).name == "Judge"  # a class is built
     name = own.from_file(f"{file}:length")
     assert name.startswith("mine.py:length@")
     assert as_verifier(name, "gsm8k").score("q", "x" * 50).total == 0.5
@@ -36,10 +37,6 @@ def test_a_file_gets_a_name_with_a_hash_of_its_content(file):
     assert changed != name
     assert as_verifier(changed).score("q", "x" * 50).total == 0.25
     assert as_verifier(name).score("q", "x" * 50).total == 0.5
-
-
-def test_a_class_is_built(file):
-    assert as_verifier(own.from_file(f"{file}:Judge")).name == "Judge"
 
 
 @pytest.mark.parametrize(

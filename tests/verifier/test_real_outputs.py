@@ -1,6 +1,6 @@
-"""The verifier and the grading on 4,284 real outputs of LLaDA-8B-Instruct.
+"""The verifiers and the grading on 4,284 real outputs of LLaDA-8B-Instruct, and on samples of other models.
 
-The folder with the file is named by S3DLM_DATA; nothing of it is part of this project.
+The folder with the files is named by S3DLM_DATA; nothing of it is part of this project.
 """
 
 import json
@@ -11,11 +11,13 @@ import pytest
 
 from s3dlm.answers.grading import grade
 from s3dlm.evaluation.score import score_file
+from s3dlm.verifier import for_task
+from s3dlm.verifier.weights import CHECKER, in_fit_half
 
-FOLDER = os.environ.get("S3DLM_DATA")
-FILE = Path(FOLDER or ".") / "llada8b_outputs.jsonl"
+FOLDER = Path(os.environ.get("S3DLM_DATA") or "no folder")
+FILE, SAMPLES = FOLDER / "llada8b_outputs.jsonl", FOLDER / "dlm_samples_gsm8k.jsonl"
 pytestmark = pytest.mark.skipif(
-    not (FOLDER and FILE.exists()), reason="S3DLM_DATA names no folder with llada8b_outputs.jsonl"
+    not (FILE.exists() and SAMPLES.exists()), reason="S3DLM_DATA names no folder with both files"
 )
 
 # Published for d1's own parser, in per cent of all rows.
@@ -37,16 +39,16 @@ def rows():
 
 
 @pytest.fixture(scope="module")
-def reports():
-    """One report per task and grading, made when first asked for."""
+def report():
+    """One report per task, made when first asked for."""
     made = {}
 
-    def report(task, grading):
-        if (task, grading) not in made:
-            made[task, grading] = score_file(FILE, task, grading=grading, draws=50)
-        return made[task, grading]
+    def of(task):
+        if task not in made:
+            made[task] = score_file(FILE, task, grading="fixed", draws=50)
+        return made[task]
 
-    return report
+    return of
 
 
 @pytest.mark.parametrize(("task", "gen_length"), D1_ACCURACY)
@@ -60,18 +62,16 @@ def test_grading_d1_gives_the_published_accuracies(rows, task, gen_length):
 
 
 @pytest.mark.parametrize("task", FLOORS)
-def test_the_papers_composite_tells_right_from_wrong(reports, task):
+def test_the_papers_composite_tells_right_from_wrong(report, task):
     auc, pair_accuracy = FLOORS[task]
-    report = reports(task, "fixed")
-    whole, at_128, _ = report.sections
+    whole, at_128, _ = report(task).sections
     assert at_128.name == "gen_length=128"
     assert at_128.components[0].auc.value >= auc
     assert whole.components[0].pair_accuracy.value >= pair_accuracy
 
 
 @pytest.mark.parametrize("task", ["gsm8k", "math500", "countdown", "sudoku"])
-def test_every_changed_verdict_is_listed_with_a_reason(rows, reports, task):
-    report = reports(task, "fixed")
+def test_every_changed_verdict_is_listed_with_a_reason(rows, report, task):
     changed = {
         number
         for number, r in enumerate(rows, start=1)
@@ -79,14 +79,48 @@ def test_every_changed_verdict_is_listed_with_a_reason(rows, reports, task):
         and grade(task, r["output"], r["gold"], "d1", r["question"])
         != grade(task, r["output"], r["gold"], "fixed", r["question"])
     }
-    assert {change.line for change in report.changes} == changed
-    assert all(change.reason for change in report.changes)
+    assert {change.line for change in report(task).changes} == changed
+    assert all(change.reason for change in report(task).changes)
 
 
-SAMPLES = FILE.with_name("dlm_samples_gsm8k.jsonl")
+@pytest.mark.parametrize(("task", "floor"), [("gsm8k", 0.72), ("math500", 0.65)])
+def test_checker_orders_pairs_of_questions_it_never_saw_better_than_the_papers(
+    rows, tmp_path, task, floor
+):
+    unseen = tmp_path / "unseen.jsonl"
+    kept = [json.dumps(row) for row in rows if not in_fit_half(row["question"])]
+    unseen.write_text("\n".join(kept), encoding="utf-8")
+    paper, checker = (
+        score_file(unseen, task, verifier=name, grading="d1", draws=2).sections[0].components[0]
+        for name in ("paper", "checker")
+    )
+    assert checker.pair_accuracy.value > max(floor, paper.pair_accuracy.value + 0.04)
+    assert checker.auc.value > paper.auc.value + 0.03
 
 
-@pytest.mark.skipif(not SAMPLES.exists(), reason="the folder has no dlm_samples_gsm8k.jsonl")
+def test_outputs_that_are_wrong_are_doubted_more_often(rows):
+    doubted = {1.0: [], 0.0: []}
+    checker = for_task("gsm8k", "checker")
+    for row in [row for row in rows if row["task"] == "gsm8k"][::3]:
+        right = grade("number", row["output"], row["gold"], "fixed", row["question"])
+        doubted[right].append(bool(checker.score(row["question"], row["output"]).spans))
+    share = {right: sum(them) / len(them) for right, them in doubted.items()}
+    assert share[1.0] < 0.05 < 0.1 < share[0.0]
+
+
+def test_shipped_weights_are_the_fitted_ones_and_order_few_shot_outputs_they_never_saw():
+    from benchmarks import free_text
+
+    groups = free_text.read()
+    fitted = free_text.fit([group for group in groups if in_fit_half(group.question)])
+    shipped = [CHECKER["gsm8k"].features[name] for name in free_text.NAMES]
+    assert fitted.tolist() == pytest.approx(shipped, abs=0.011)
+    held = [(g, g.shipped) for g in groups if g.mixed and not in_fit_half(g.question)]
+    few_shot = [pair for pair in held if "few-shot" in pair[0].model]
+    assert free_text.pair_accuracy(few_shot) > 0.72
+    assert free_text.pair_accuracy((g, g.paper) for g, _ in few_shot) < 0.72
+
+
 def test_grading_reads_the_samples_of_other_models_as_a_plain_reader_does():
     from benchmarks.real_samples import agreement
 

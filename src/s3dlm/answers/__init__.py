@@ -4,19 +4,11 @@ No model code is needed here: this folder does not import torch. Grading
 reads gold answers, so it is not imported here: a search never does (`s3dlm.answers.grading`).
 """
 
-from s3dlm.answers.delimiters import strip_end_tokens
-from s3dlm.answers.extract import EXTRACTORS
-from s3dlm.answers.normalise import NORMALISERS
+import re
 
-# Behind the modules of the same names, in whose place the functions stand.
-from s3dlm.answers.kinds import (  # isort: skip
-    KINDS,
-    TASK_KINDS,
-    AnswerKind,
-    extract,
-    kind_of,
-    normalise,
-)
+from s3dlm.answers import extraction, spelling
+from s3dlm.answers.delimiters import strip_end_tokens
+from s3dlm.answers.kinds import KINDS, TASK_KINDS, AnswerKind, extract, kind_of, normalise
 
 __all__ = [
     "KINDS",
@@ -28,5 +20,12 @@ __all__ = [
     "strip_end_tokens",
 ]
 
-for _name, _extract in EXTRACTORS.items():
-    KINDS.register(_name, AnswerKind(_extract, NORMALISERS[_name], whole=_name == "text"))
+for _name, _kind in {
+    "number": AnswerKind(extraction.number, spelling.number),
+    "math": AnswerKind(extraction.content, spelling.math),
+    "choice": AnswerKind(extraction.choice, lambda a: a.strip(" \t\n.()[]{}*:").upper()),
+    "expression": AnswerKind(extraction.expression, spelling.expression),
+    "grid": AnswerKind(extraction.grid, lambda a: re.sub(r"[^0-9A-Za-z]", "", a.replace(".", "0"))),
+    "text": AnswerKind(lambda text, _: text or None, lambda a: " ".join(a.split()), whole=True),
+}.items():
+    KINDS.register(_name, _kind)

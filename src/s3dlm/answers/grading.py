@@ -18,8 +18,8 @@ from typing import Any
 from s3dlm.answers import d1, delimiters, expressions, mathverify
 from s3dlm.answers.grids import is_solution
 from s3dlm.answers.kinds import extract, find_kind, kind_of, normalise
-from s3dlm.answers.normalise import is_choice_of_values, number_in
 from s3dlm.answers.numbers import to_fraction
+from s3dlm.answers.spelling import is_choice_of_values, number_in
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.inputs import Registry
 

@@ -28,14 +28,7 @@ from s3dlm.verifier.parsed import (
     garbled_spans,
     question_numbers,
 )
-from s3dlm.verifier.weights import (
-    ANY_FORMAT,
-    CHECKER,
-    CHECKER_RULES,
-    FROM_MODELS,
-    SATISFIED_AT,
-    STEP_BY_STEP,
-)
+from s3dlm.verifier.weights import CHECKER
 
 Feature = Callable[[ParsedText, Derivation], float]
 FIXED_SHARES = {"confidence": 0.10, "not_degenerate": 0.05}
@@ -112,20 +105,20 @@ FEATURES: dict[str, dict[str, Feature]] = {
 def checker(task: str, *, solver: bool = False) -> Composite:
     """The `checker` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
     texts by what is written in them, or with a step of a `solver`, too."""
-    row = CHECKER_RULES.get(task)
-    rules = TASK_RULES["steps" if task in STEP_BY_STEP else row.constraint if row else "none"]
-    composite = from_row(row, rules.constraint) if row else fitted(CHECKER[task])
-    if task in FROM_MODELS:  # a text without an equation is outside what the weights know
+    row = CHECKER[task]
+    rules = TASK_RULES[row.rules]
+    composite = from_row(row.parts, rules.constraint) if row.parts else fitted(row.features)
+    if row.from_models:  # a text without an equation is outside what the weights know
         checkable = partial(_mean, [(lambda p, d: d.claims > 0, 1.0)])
         composite = replace(composite, parts=(*composite.parts, (CHECKABLE, checkable, 0.0)))
     return replace(
         composite,
-        satisfied_at=SATISFIED_AT.get(task),
+        satisfied_at=row.satisfied_at,
         suspicious_spans=rules.spans,
         score_partial=partial(rules.partial, solver=True)
         if solver and rules.solved
         else rules.partial,
-        reader=FreeText if task in ANY_FORMAT else ParsedText,
+        reader=FreeText if row.any_format else ParsedText,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -113,41 +113,41 @@ def compose(
     weights: Mapping[str, float],
     *,
     form: str = "math",
-    constraint: str = "none",
+    constraint: str | Part = "none",
     judges: Mapping[str, ScoreFunction | Verifier] | None = None,
 ) -> Composite:
     """A verifier from named parts and weights that add up to 1.
 
-    `form` is that of the structure part (math or choice), `constraint` that of the constraint part
-    (none, countdown, sudoku or choice), and `judges` gives parts of one's own, each a function
-    (prompt, text, confidence) -> value in [0, 1] or another verifier. Partial texts are read by the
-    judges that can.
+    Args:
+        weights: By part; the bundled ones are those of the paper.
+        form: Of the structure part: math or choice.
+        constraint: Of the constraint part: none, countdown, sudoku or choice, or a part of one's own.
+        judges: Parts of one's own, each a function (prompt, text, confidence) -> value in [0, 1] or
+            another verifier. Partial texts are read by those that can.
     """
-    if constraint not in CONSTRAINTS:
-        raise SettingsError(unknown_name("constraint", constraint, CONSTRAINTS))
+    if form not in STRUCTURES:
+        raise SettingsError(unknown_name("form", form, STRUCTURES))
+    if isinstance(constraint, str):
+        if constraint not in CONSTRAINTS:
+            raise SettingsError(unknown_name("constraint", constraint, CONSTRAINTS))
+        constraint = CONSTRAINTS[constraint]
     verifiers = {name: adapt(judge) for name, judge in (judges or {}).items()}
-    parts = _bundled_parts(form, CONSTRAINTS[constraint])
+    parts: dict[str, Part] = {name: getattr(components, name) for name in PARTS[:-1]}
+    parts |= {"structure": STRUCTURES[form], "constraint": constraint}
     parts |= {name: JudgedPart(name, verifier) for name, verifier in verifiers.items()}
-    composite = _weighted(parts, weights)
+    _check(weights, parts)
     able = [
         (read, weights[name])
         for name, verifier in verifiers.items()
         if weights.get(name) and (read := verifier.score_partial) is not None
     ]
-    return replace(composite, score_partial=_judges_of_partial(able)) if able else composite
+    weighted = tuple((name, part, weights.get(name, 0.0)) for name, part in parts.items())
+    return Composite(weighted, score_partial=_judges_of_partial(able) if able else None)
 
 
 def from_row(row: TaskWeights, constraint: Part | None = None) -> Composite:
-    """The composite of one row of a table of weights, by the paper's constraint unless another is given."""
-    parts = _bundled_parts(row.form, constraint or CONSTRAINTS[row.constraint])
-    return _weighted(parts, row.by_part)
-
-
-def _bundled_parts(form: str, constraint: Part) -> dict[str, Part]:
-    if form not in STRUCTURES:
-        raise SettingsError(unknown_name("form", form, STRUCTURES))
-    parts = {name: getattr(components, name) for name in PARTS[1:-1]}
-    return {"structure": STRUCTURES[form], **parts, "constraint": constraint}
+    """The composite of a table's row, by the paper's constraint unless another is given."""
+    return compose(row.by_part, form=row.form, constraint=constraint or row.constraint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _judges_of_partial(judges: Sequence[tuple[PartialRule, float]]) -> PartialRu
     return rule
 
 
-def _weighted(parts: Mapping[str, Part], weights: Mapping[str, float]) -> Composite:
+def _check(weights: Mapping[str, float], parts: Mapping[str, Part]) -> None:
     for name, weight in weights.items():
         if name not in parts:
             raise SettingsError(unknown_name("part", name, parts))
@@ -187,8 +187,6 @@ def _weighted(parts: Mapping[str, Part], weights: Mapping[str, float]) -> Compos
         raise SettingsError(
             f"the weights add up to {total:g}; they must add up to 1: {dict(weights)}"
         )
-    weighted = tuple((name, part, weights.get(name, 0.0)) for name, part in parts.items())
-    return Composite(weighted)
 
 
 def from_toml(path: str | Path, task: str | None = None) -> Composite:

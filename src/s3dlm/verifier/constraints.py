@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from s3dlm.answers import grids
-from s3dlm.answers.extract import expression_in, last_expression, options_of
+from s3dlm.answers.extraction import expression_in, last_expression, options_of
 from s3dlm.answers.kinds import extract
 from s3dlm.verifier.components import keyword_share
 from s3dlm.verifier.parsed import ParsedText

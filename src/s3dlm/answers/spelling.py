@@ -47,12 +47,14 @@ def number_in(answer: str) -> Fraction | None:
     return value
 
 
-def _number(answer: str) -> str:
+def number(answer: str) -> str:
+    """By its value, or else as written."""
     value = number_in(answer)
     return _tidy(answer).lower() if value is None else str(value)
 
 
-def _math(answer: str) -> str:
+def math(answer: str) -> str:
+    """By its value if it is a number, else without space and typography."""
     tidy = _tidy(answer)
     text = re.sub(r"\s+", "", tidy)
     text = _ASSIGNED.sub("", text, count=1) if _ASSIGNED.match(text) else text
@@ -62,7 +64,8 @@ def _math(answer: str) -> str:
     return text.lower() if len(text) > 1 and text.isalpha() else text
 
 
-def _expression(answer: str) -> str:
+def expression(answer: str) -> str:
+    """Without idle brackets and order."""
     parsed = expressions.parse(answer)
     return parsed.canonical() if parsed else re.sub(r"\s+", "", answer)
 
@@ -93,13 +96,3 @@ def _value(text: str, with_units: Callable[[str], re.Match[str] | None]) -> Frac
         return int(f"{sign}1") * (int(whole) + Fraction(int(above), int(below)))
     units = with_units(text)
     return to_fraction(units[1]) if units else None
-
-
-NORMALISERS: dict[str, Callable[[str], str]] = {
-    "number": _number,
-    "math": _math,
-    "choice": lambda answer: answer.strip(" \t\n.()[]{}*:").upper(),
-    "expression": _expression,
-    "grid": lambda answer: re.sub(r"[^0-9A-Za-z]", "", answer.replace(".", "0")),
-    "text": lambda answer: " ".join(answer.split()),
-}

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from s3dlm.extras.code.sandbox import Sandbox, SandboxLimits, Verdict
-from tests.sandbox.hostile import LOOP, PROGRAMS
+from tests.extras.code.hostile import LOOP, PROGRAMS
 
 # Programs that never end get little time; the others get plenty, so that a busy machine does not
 # turn what they really die of into "took too long". All who sleep do so for longer than SOON.

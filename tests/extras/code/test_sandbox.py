@@ -17,7 +17,7 @@ from s3dlm.extras.code.sandbox import CodeResult, Sandbox, SandboxLimits
 from s3dlm.extras.code.sandbox.confine import MECHANISMS
 from s3dlm.extras.code.sandbox.runner import PROTECTIONS, UNSAFE
 from s3dlm.extras.code.sandbox.values import decode, encode, equal_values
-from tests.sandbox.test_hostile import processes, with_command_line
+from tests.extras.code.test_hostile import processes, with_command_line
 
 # Nothing here takes long; a busy machine may.
 PATIENT = SandboxLimits(seconds=60)
@@ -102,6 +102,11 @@ def test_results_have_a_bound() -> None:
     one.close()
 
 
+NODE = "class Node:\n    def __init__(self, v): self.v, self.next = v, None\n"
+TOTAL = "def total(n): return n.v + (total(n.next) if n.next else 0)"
+LINKED = "a = Node(1)\na.next = Node(2)\nassert total(a) == 3\nassert a.next.v == 2"
+
+
 @pytest.mark.parametrize(
     ("source", "tests", "passed"),
     [
@@ -119,23 +124,18 @@ def test_results_have_a_bound() -> None:
         ("import os\ndef f(x): os._exit(0)", "try: f(1)\nexcept: pass", False),  # gone is not passed
         ("class f:\n    def __init__(self, x): self.x = x", "y = f(3)\ny.x += 1\nassert y.x == 4", True),
         ("class f:\n    def __init__(self, x): self.x = x", "assert f(1) == f(1)", False),
+        (NODE + TOTAL, LINKED, True),  # its objects can be handed back to it
     ],
 )  # fmt: skip
 def test_verdicts(sandbox: Sandbox, source: str, tests: str, passed: bool) -> None:
-    assert sandbox.test(source, tests, remote=["f"]).passed is passed
-
-
-def test_objects_of_the_program_can_be_handed_back_to_it(sandbox: Sandbox) -> None:
-    source = "class Node:\n    def __init__(self, v): self.v, self.next = v, None\ndef total(n): return n.v + (total(n.next) if n.next else 0)"
-    tests = "a = Node(1)\na.next = Node(2)\nassert total(a) == 3\nassert a.next.v == 2"
-    assert sandbox.test(source, tests, remote=["Node", "total"]).passed
+    remote = ["Node", "total"] if source.startswith(NODE) else ["f"]
+    assert sandbox.test(source, tests, remote=remote).passed is passed
 
 
 def test_the_names_of_the_setup_belong_to_the_tests(sandbox: Sandbox) -> None:
     source = "def helper(x): return 0\ndef f(x): return 7"
-    tests = "assert f(1) == helper(1)"
     setup = "def helper(x): return 7\ndef f(x): pass"
-    assert sandbox.test(source, tests, setup=setup, remote=["f"]).passed
+    assert sandbox.test(source, "assert f(1) == helper(1)", setup=setup, remote=["f"]).passed
 
 
 def test_draws_and_hashes_are_the_same_every_time(sandbox: Sandbox) -> None:
