@@ -5,10 +5,11 @@ Everything is read off the settings' schema, and a test compares the page with w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from s3dlm.search.methods import METHODS, find_method
-from s3dlm.settings import DECODING, Settings, allowed, names, schema
+from s3dlm.settings import DECODING, FIRST, Settings, allowed, names, schema
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
@@ -16,7 +17,7 @@ HEAD = """\
 # Settings
 
 Everything that decides a run's result, apart from the model, the prompt and the verifier. The same names
-are keywords of `s3dlm.generate` and `s3dlm.Settings`, options of `s3dlm generate` (those of the first two
+are keywords of `s3dlm.generate` and `s3dlm.Settings`, options of `s3dlm generate` (those of the first three
 tables with `-` for `_`, all of them as `--set NAME=VALUE`), keys of `--model_args` in
 lm-evaluation-harness, and fields of a request to the server. A
 setting that is left out has the value that the model recommends for the method (`s3dlm.json` beside the
@@ -35,8 +36,10 @@ finished answers are not forwarded again.
 |---|---|---|---|---|
 """
 
-TABLES = {"Search": ("search", True), "Decoding": ("decoding", True)}
-MORE = {
+SIX = ("method", *FIRST)
+TABLES = {  # group, and whether forms show it
+    "Search": ("search", True),
+    "Decoding": ("decoding", True),
     "More settings of the search": ("search", False),
     "More settings of decoding": ("decoding", False),
 }
@@ -44,15 +47,12 @@ MORE = {
 
 def page() -> str:
     """The whole page as Markdown."""
-    tables = [
-        f"## {title}\n| setting | default | meaning | allowed |\n|---|---|---|---|\n"
-        + "".join(
-            _row(name)
-            for name, one in schema().items()
-            if (one["group"], one["shown"]) == which and name != "method"
+    rest = [(name, one) for name, one in schema().items() if name not in SIX]
+    tables = [_table("The six that matter most", SIX)]
+    for title, which in TABLES.items():
+        tables.append(
+            _table(title, [name for name, one in rest if (one["group"], one["shown"]) == which])
         )
-        for title, which in {**TABLES, **MORE}.items()
-    ]
     methods = []
     for name in METHODS:
         row = find_method(name)
@@ -64,10 +64,16 @@ def page() -> str:
     return "\n".join([HEAD, *tables, METHOD_HEAD + "".join(methods)])
 
 
+def _table(title: str, settings: Iterable[str]) -> str:
+    head = f"## {title}\n| setting | default | meaning | allowed |\n|---|---|---|---|\n"
+    return head + "".join(map(_row, settings))
+
+
 def _row(name: str) -> str:
     one = schema()[name]
     default = "–" if one["default"] is None else f"`{one['default']}`"
     choices = _names(one["enum"]) if "enum" in one else allowed(name)
+    choices = "[a method](#methods)" if name == "method" else choices
     return f"| `{name}` | {default} | {one['description']} | {choices} |\n"
 
 

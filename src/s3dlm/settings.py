@@ -195,7 +195,7 @@ def names(method: type[Method]) -> list[str]:
     """The settings that a method takes, those that most people change first."""
     every = [*method.model_fields, "verifier", *Decoding.model_fields]
     every = [name for name in every if has(method, name)]
-    return sorted(every, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    return sorted(every, key=_place)
 
 
 def _check_belongs(row: type[Method], name: str, value: Any) -> None:
@@ -233,7 +233,8 @@ def fields() -> dict[str, FieldInfo]:
 
 
 def schema() -> dict[str, dict[str, Any]]:
-    """Every setting by name as a flat JSON schema, with its group and whether forms show it."""
+    """Every setting by name as a flat JSON schema, with its group and whether forms show it; what most people
+    change comes first."""
     found: dict[str, dict[str, Any]] = {}
     found["method"] = {"type": "string", "enum": list(METHODS), "description": "the search method"}
     found["method"] |= {"default": DEFAULT, "shown": True, "nullable": False, "group": "search"}
@@ -246,7 +247,12 @@ def schema() -> dict[str, dict[str, Any]]:
             options = made.pop("anyOf", [{}])
             group = "decoding" if model is Decoding else "search"
             found[name] = {**made, **options[0], "nullable": len(options) > 1, "group": group}
-    return found
+    return dict(sorted(found.items(), key=lambda one: _place(one[0])))
+
+
+def _place(name: str) -> int:
+    first = ("method", *FIRST)
+    return first.index(name) if name in first else len(first)
 
 
 class _Verifier(BaseModel):
