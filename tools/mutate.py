@@ -153,6 +153,8 @@ def expressions(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
 def _is_left_out(node: ast.AST) -> bool:
     if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
         return True
+    if isinstance(node, ast.Name) and node.id == "TYPE_CHECKING":
+        return True
     if isinstance(node, ast.FunctionDef) and node.name in FORGETTING:
         return True
     names = node.targets if isinstance(node, ast.Assign) else ()

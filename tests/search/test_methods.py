@@ -60,8 +60,13 @@ def test_every_method_keeps_the_contract(method: str, pace: dict[str, Any]) -> N
         elif following.index:
             assert following.index == step.index + 1
     found = settings.search
-    if found.selection not in ("best_seen", "temporal"):  # these choose among other texts as well
-        assert result.text in [one.text for one in result.survivors]
+    if found.selection != "temporal":  # it may choose a text that was only looked at
+        assert fake_model().tokenizer.decode(result.token_ids) == result.text
+        assert all(-50 < value <= 0 for value in result.token_logprobs)
+        assert len(result.token_ids) == len(result.token_logprobs)
+        assert any(result.token_logprobs)
+        assert found.selection == "best_seen" or result.text in [s.text for s in result.survivors]
+    assert QUESTION in result.prompt
     scored = [not np.isnan(step.score).any() for step in steps]
     assert scored[-1] == (found.verified != "never")
     if found.verified != "every step":
