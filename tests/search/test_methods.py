@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -166,11 +167,22 @@ def test_watched_is_unwatched(tmp_path: object) -> None:
     assert plain(watched) == plain(quiet)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("ess_threshold", "always"), [(None, True), (0.0, False)])
-def test_a_step_resamples_below_its_threshold(ess_threshold: float | None, always: bool) -> None:
-    steps, result = search(small("s3", ess_threshold=ess_threshold))
+@pytest.mark.parametrize(
+    ("options", "resampled"),
+    [
+        ({}, range(16)),
+        ({"ess_threshold": 0.0}, []),
+        ({"cadence": "block"}, [7, 15]),
+        ({"cadence": "block", "ess_threshold": 0.0}, []),
+    ],
+    ids=str,
+)
+def test_a_step_resamples_where_it_branches_and_below_its_threshold(
+    options: dict[str, Any], resampled: Sequence[int]
+) -> None:
+    steps, result = search(small("s3", **options))
     assert len(result.survivors) == 4
-    assert {step.resampled for step in steps} == {always}
+    assert [step.index for step in steps if step.resampled] == list(resampled)
 
 
 def test_a_finished_answer_is_never_forwarded_again() -> None:
