@@ -297,7 +297,7 @@ def test_vgb_is_its_authors_walk() -> None:
     assert trees.PLACES == trees.TOKENS == trees.BACK == trees.MOVES_PER_POSITION == 8
     rng = np.random.default_rng(8)
     literal = [literal_vgb(rng) for _ in range(900)]
-    found = whole_runs("vgb", 250, Partial(), particles=1)
+    found = whole_runs("vgb", 160, Partial(), particles=1)
     rewarded = np.array([reward(canvas_of(one.text)) for one in found])
     assert_agree(rewarded, np.array([one for one, _ in literal]))
     assert_agree(1 / np.array([one.nfe for one in found]), 1 / np.array([n for _, n in literal]))
