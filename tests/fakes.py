@@ -107,7 +107,7 @@ ADAPTIVE = {"reveal": "threshold", "reveal_threshold": 0.3}
 
 def small(method: str, usual: dict[str, Any] = SMALL, **options: Any) -> Settings:
     """Settings for a quick run: those of the usual ones that the method has, and these."""
-    short = {"gen_length": 10, "steps": 10, "block_length": 10} if method == "vgb" else {}
+    short = {"gen_length": 6, "steps": 6, "block_length": 6} if method == "vgb" else {}
     return Settings.over(method, [{**usual, **short}], options)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib.metadata
 import json
 import re
 import subprocess
@@ -139,12 +138,6 @@ def test_a_registered_method_is_known_everywhere() -> None:
         s3dlm.register_method(Lucky)
 
 
-def test_a_package_can_offer_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = importlib.metadata.EntryPoint("theirs", f"{__name__}:Lucky", "s3dlm.methods")
-    monkeypatch.setattr("s3dlm.inputs.find_entry_points", lambda group: {"theirs": entry})
-    assert isinstance(s3dlm.Settings("theirs").search, Lucky)
-
-
 def test_a_file_can_hold_a_method(tmp_path: Path) -> None:
     file = Path(__file__).parents[1] / "examples" / "own_method.py"
     (name,) = re.findall(r"^class (\w+)\(", file.read_text(), re.MULTILINE)[:1]
@@ -178,20 +171,6 @@ def test_a_method_must_be_a_method() -> None:
         s3dlm.register_method(type("Mine", (Method,), {"name": "my method"}))
     with pytest.raises(SettingsError, match=r"'s3' exists; .* replace=True"):
         s3dlm.register_method(type("Mine", (Method,), {"name": "s3"}))
-
-
-def test_evaluate_gives_accuracy_by_task_and_method(tmp_path: Path) -> None:
-    def run() -> dict[str, dict[str, Any]]:
-        return s3dlm.evaluate(
-            "tiny", "countdown", ["baseline", "s3"], out=tmp_path / "run", limit=2, steps=8
-        )
-
-    first, again = run(), run()
-    assert set(first["countdown"]) == {"baseline", "s3"}
-    cell = first["countdown"]["s3"]
-    assert cell.problems == 2
-    assert 0 <= cell.accuracy.value <= 1
-    assert again["countdown"]["s3"].nfe == cell.nfe  # resumed: nothing was run again
 
 
 def test_a_search_is_iterated_for_its_steps_and_then_has_a_result() -> None:

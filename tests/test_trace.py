@@ -119,21 +119,6 @@ def test_a_file_that_is_not_a_trace_is_refused(tmp_path: Path, text: str) -> Non
         s3dlm.read_trace(tmp_path / "t.jsonl")
 
 
-@pytest.mark.parametrize(
-    "method", ["baseline", "best_of_k", "s3", "revise", "hex", "particle_gibbs"]
-)
-def test_a_result_has_the_tokens_of_its_text_and_their_probabilities(method: str) -> None:
-    model = fake_model()
-    length = {} if method == "hex" else {"block_length": 16}
-    settings = Settings(method, gen_length=32, steps=8, temperature=1.0, **length)
-    result = s3dlm.generate(model, "Target: 24 Numbers: 6, 4, 12", settings=settings)
-    assert model.tokenizer.decode(result.token_ids) == result.text
-    assert len(result.token_logprobs) == len(result.token_ids) > 0
-    assert all(-50 < value <= 0 for value in result.token_logprobs)
-    assert result.token_logprobs != (0.0,) * len(result.token_logprobs)
-    assert "Target: 24 Numbers: 6, 4, 12" in result.prompt
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
 def test_a_full_disk_is_one_line() -> None:
     model = fake_model()

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,13 @@ def test_every_method_keeps_the_contract(method: str, pace: dict[str, Any]) -> N
         elif following.index:
             assert following.index == step.index + 1
     found = settings.search
-    if found.selection not in ("best_seen", "temporal"):  # these choose among other texts as well
-        assert result.text in [one.text for one in result.survivors]
+    if found.selection != "temporal":  # it may choose a text that was only looked at
+        assert fake_model().tokenizer.decode(result.token_ids) == result.text
+        assert all(-50 < value <= 0 for value in result.token_logprobs)
+        assert len(result.token_ids) == len(result.token_logprobs)
+        assert any(result.token_logprobs)
+        assert found.selection == "best_seen" or result.text in [s.text for s in result.survivors]
+    assert QUESTION in result.prompt
     scored = [not np.isnan(step.score).any() for step in steps]
     assert scored[-1] == (found.verified != "never")
     if found.verified != "every step":
@@ -161,11 +167,22 @@ def test_watched_is_unwatched(tmp_path: object) -> None:
     assert plain(watched) == plain(quiet)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("ess_threshold", "always"), [(None, True), (0.0, False)])
-def test_a_step_resamples_below_its_threshold(ess_threshold: float | None, always: bool) -> None:
-    steps, result = search(small("s3", ess_threshold=ess_threshold))
+@pytest.mark.parametrize(
+    ("options", "resampled"),
+    [
+        ({}, range(16)),
+        ({"ess_threshold": 0.0}, []),
+        ({"cadence": "block"}, [7, 15]),
+        ({"cadence": "block", "ess_threshold": 0.0}, []),
+    ],
+    ids=str,
+)
+def test_a_step_resamples_where_it_branches_and_below_its_threshold(
+    options: dict[str, Any], resampled: Sequence[int]
+) -> None:
+    steps, result = search(small("s3", **options))
     assert len(result.survivors) == 4
-    assert {step.resampled for step in steps} == {always}
+    assert [step.index for step in steps if step.resampled] == list(resampled)
 
 
 def test_a_finished_answer_is_never_forwarded_again() -> None:

@@ -15,6 +15,7 @@ from s3dlm.job import Job, prepare
 from s3dlm.search.methods import METHODS
 from s3dlm.search.particles import Canvas
 from s3dlm.search.remask import REMASKINGS, Remasking, Text, positions
+from s3dlm.search.rounds import MOST_IDLE
 from s3dlm.settings import Settings, has, schema
 from s3dlm.verifier import Score, for_task
 from tests.fakes import ADAPTIVE, END, MASK, QUESTION, fake_model, search, small
@@ -100,6 +101,13 @@ def test_a_verifier_that_names_no_threshold_never_stops_early() -> None:
     _, result = search(small("revise", budget=120, rounds=0), verifier=verifier)
     assert result.stopped == "budget"
     assert result.nfe > 100
+
+
+def test_rounds_go_on_as_long_as_there_are_passes_left() -> None:
+    shape = {"particles": 1, "branching": 1, "gen_length": 16, "steps": 2, "block_length": 16}
+    steps, result = search(small("best_of_k", budget=120, **shape), fake_model(()))
+    assert result.stopped == "budget"
+    assert steps[-1].round > MOST_IDLE + 2  # none of them was idle
 
 
 def test_with_a_budget_votes_of_all_rounds_count() -> None:
@@ -224,6 +232,13 @@ def test_so_many_of_the_particles_of_a_later_round_start_over(
     steps, _ = search(settings, verifier=Wants("never said"))
     begun = [step for before, step in pairwise(steps) if before.round != step.round]
     assert {bool(parent < 0) for step in begun for parent in step.parent.tolist()} == expected
+
+
+def test_every_text_is_continued_from_itself() -> None:
+    settings = small("revise", particles=8, rounds=1, restart_fraction=0.0)
+    steps, _ = search(settings, verifier=Wants("never said"))
+    (begun,) = [step for step in steps if step.round == 1 and step.index == 0]
+    assert begun.parent.tolist() == list(range(8))
 
 
 def test_the_order_of_a_canvas_is_that_of_its_steps() -> None:

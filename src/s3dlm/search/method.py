@@ -194,7 +194,7 @@ class Method(BaseModel):
         count = {"never": 0, "at the end": rows, "every step": every}[self.verified]
         return count * self.looks
 
-    def most_passes(self, steps: int, decoding: Decoding, judged: int = 0) -> int:
+    def most_passes(self, steps: int, decoding: Decoding, judged: int) -> int:
         """The most forward passes of a run; `judged` is how many the verification of a text takes."""
         once = self.passes(steps, decoding) * (2 if decoding.guidance else 1)
         once += judged * self.texts(steps)

@@ -287,6 +287,10 @@ class Looked:
         """(children,) the verifier's; NaN where nothing was scored."""
         return self.scores.total
 
+    def take(self, index: Ints) -> Looked:
+        """Some of them, in this order."""
+        return Looked(self.prediction.take(index), self.clean.take(index), self.scores.take(index))
+
 
 @dataclass(frozen=True, slots=True)
 class Survivors:

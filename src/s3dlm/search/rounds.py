@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s3dlm.search.particles import Canvas, Floats, Ints, Particles, Process, Survivors
+from s3dlm.search.particles import Canvas, Floats, Ints, Looked, Particles, Process, Survivors
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
 from s3dlm.search.step import (
@@ -90,8 +90,9 @@ async def _give_up(run: Run) -> None:
         scores = await run.scorer.score(clean, "the end of the budget")
     text, everyone = Canvas(clean.tokens, clean.logp), np.arange(len(particles))
     survivors = Survivors(everyone, particles.log_weight, resampled=False)
-    end = (text, everyone, clean, scores, particles.log_weight, survivors)
-    run.told.add(process.steps, run.nfe, *end)
+    looked = Looked(particles.prediction, clean, scores)
+    weight = particles.log_weight
+    run.told.add(process.steps, run.nfe, text, everyone, looked, weight, survivors)
     run.particles = replace(particles, canvas=text, clean=clean, scores=scores)
 
 

@@ -112,22 +112,22 @@ class Run:
         """
         canvas = self.process.start(size, self.rng) if start is None else start
         ahead = await self.forward(canvas, 0, logical=1)
-        prediction, clean = ahead.prediction, next(ahead.looks)
-        scores = Scores.missing(len(canvas.tokens))
+        looked = Looked(ahead.prediction, next(ahead.looks), Scores.missing(len(canvas.tokens)))
         # It must be known before scoring: whoever ends the search here has these look-aheads.
-        self.populate(canvas, prediction, clean, scores)
+        self.populate(canvas, looked)
         if verified:
-            scores = await self.scorer.score(clean, "the first look-ahead")
+            scores = await self.scorer.score(looked.clean, "the first look-ahead")
+            looked = replace(looked, scores=scores)
         self.told.begin(self.nfe)
         self._blocks = self.process.progress(canvas, -1).blocks
-        return self.populate(canvas, prediction, clean, scores)
+        return self.populate(canvas, looked)
 
-    def populate(
-        self, canvas: Canvas, prediction: CanvasPredictions, clean: CleanText, scores: Scores
-    ) -> Particles:
+    def populate(self, canvas: Canvas, looked: Looked) -> Particles:
         """A population with an empty past."""
-        weight, history = np.zeros(len(canvas.tokens)), scores.total[:, None]
-        self.particles = Particles(canvas, prediction, clean, scores, history, weight)
+        weight, history = np.zeros(len(canvas.tokens)), looked.score[:, None]
+        self.particles = Particles(
+            canvas, looked.prediction, looked.clean, looked.scores, history, weight
+        )
         return self.particles
 
     def expand(
@@ -230,15 +230,17 @@ class Run:
         weight = children.log_weight if weight is None else weight
         if survivors is None:
             survivors = Survivors(np.arange(len(children)), weight, resampled=False)
-        clean, scores, i = looked.clean, looked.scores, survivors.index
-        self.tell(children.canvas, children.parent, clean, scores, weight, survivors)
-        history = children.history
-        if not np.isnan(scores.total).any():
-            history = np.column_stack([history, scores.total])
-        self.particles = Particles(
-            children.canvas.take(i), looked.prediction.take(i), clean.take(i), scores.take(i),
-            history[i], survivors.log_weight, open=not children.last,
-        )  # fmt: skip
+        self.tell(children.canvas, children.parent, looked, weight, survivors)
+        index, history = survivors.index, children.history
+        if not np.isnan(looked.score).any():
+            history = np.column_stack([history, looked.score])
+        particles = self.populate(children.canvas.take(index), looked.take(index))
+        self.particles = replace(
+            particles,
+            history=history[index],
+            log_weight=survivors.log_weight,
+            open=not children.last,
+        )
         return self.particles
 
     # --- underneath
@@ -285,20 +287,18 @@ class Run:
         return Ahead(prediction, process.look_aheads(canvas, prediction))
 
     def tell(
-        self, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores, weight: Floats,
-        survivors: Survivors,
-    ) -> None:  # fmt: skip
+        self, canvas: Canvas, parent: Ints, looked: Looked, weight: Floats, survivors: Survivors
+    ) -> None:
         """Let observers know of a step; it ends the search if the verifier is satisfied: the best of
         the texts that satisfy it is then the one survivor, and complete."""
-        satisfied = self.scorer.satisfied(scores.total, scores.spans)
+        satisfied = self.scorer.satisfied(looked.score, looked.scores.spans)
         if satisfied.any():
-            best = int(np.where(satisfied, scores.total, -1).argmax())
+            best, clean = int(np.where(satisfied, looked.score, -1).argmax()), looked.clean
             tokens, logp, index = canvas.tokens.copy(), canvas.logp.copy(), np.array([best])
             tokens[best], logp[best] = clean.tokens[best], clean.logp[best]
             canvas, survivors = Canvas(tokens, logp), Survivors(index, np.zeros(1), resampled=False)
-            text, prediction = canvas.take(index), CanvasPredictions(None, np.full(1, -1))
-            self.populate(text, prediction, clean.take(index), scores.take(index))
-        step = (canvas, parent, clean, scores, weight, survivors)
-        self.told.add(self.process.steps, self.nfe, *step)
+            finished = CanvasPredictions(None, np.full(1, -1))
+            self.populate(canvas.take(index), replace(looked.take(index), prediction=finished))
+        self.told.add(self.process.steps, self.nfe, canvas, parent, looked, weight, survivors)
         if satisfied.any():
             raise SatisfiedError

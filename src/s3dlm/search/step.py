@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from s3dlm.errors import S3dlmError
-from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Survivors
+from s3dlm.search.particles import Canvas, CleanText, Floats, Ints, Looked, Survivors
 from s3dlm.search.resample import effective_sample_size, normalised
 from s3dlm.search.score import Scores
 from s3dlm.verifier.base import Spans
@@ -106,7 +106,7 @@ class Telling:
         self.reported = self.at_start = nfe
 
     def add(
-        self, total: int, nfe: int, canvas: Canvas, parent: Ints, clean: CleanText, scores: Scores,
+        self, total: int, nfe: int, canvas: Canvas, parent: Ints, looked: Looked,
         log_weight: Floats, survivors: Survivors,
     ) -> None:  # fmt: skip
         """One more step of a search that takes so many in all, and has made so many passes."""
@@ -114,7 +114,7 @@ class Telling:
             self.origin = np.arange(int(parent.max(initial=0)) + 1)
         first, index = not self.count, survivors.index
         shown = self.places[parent] if first and self.places is not None else parent
-        weight = normalised(log_weight)
+        weight, clean, scores = normalised(log_weight), looked.clean, looked.scores
         self.last = Step(
             index=self.count,
             total=max(total, self.count + 1),

@@ -167,13 +167,13 @@ def test_lookum_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None
         assert abs(literal.mean() - other.mean()) > 4 * math.hypot(literal.std(), other.std()) / 30
 
 
-def literal_unmaskfork(texts: int, shares: Sequence[float]) -> tuple[Canvas, int]:
+def literal_unmaskfork(texts: int, shares: Sequence[float]) -> tuple[Canvas, int, int]:
     """A tree over deterministic ways to decode, to these shares of masks; every canvas is computed once."""
-    seen: set[Canvas] = set()
+    seen: list[Canvas] = []
 
     def decode(canvas: Canvas, way: tuple[str, int], left: float) -> Canvas:
         while canvas.count(MASK) > left:
-            seen.add(canvas)
+            seen.append(canvas)
             p = np.sort(np.exp(log_p(canvas)))
             first = canvas.index(MASK)
             block = range(first // way[1] * way[1], first // way[1] * way[1] + way[1])
@@ -206,7 +206,7 @@ def literal_unmaskfork(texts: int, shares: Sequence[float]) -> tuple[Canvas, int
         for depth in range(len(node) + 1):
             tree[node[:depth]][1].append(reward(text))
         best = max(best, (reward(text), text), key=lambda one: one[0])
-    return best[1], len(seen)
+    return best[1], len(set(seen)), len(seen)
 
 
 def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,11 +230,11 @@ def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> 
             (40, tenths[4:6]),
         ):
             monkeypatch.setattr(trees, "RATIOS", shares)  # few: a tree that has no more forks
-            text, passes = literal_unmaskfork(texts, shares)
+            text, passes, unshared = literal_unmaskfork(texts, shares)
             options = {"particles": texts, "steps": LENGTH, "block_length": 2}
             result, _ = sample("unmaskfork", 0, **options)
             assert reward(canvas_of(result.text)) == reward(text)
-            assert result.nfe == passes
+            assert (result.nfe, result.nfe_logical) == (passes, unshared)
             first, _ = sample("unmaskfork", 1, selection="first", **options)
             assert [one.text for one in first.survivors] == [one.text for one in result.survivors]
             differ += first.text != result.text
@@ -294,9 +294,10 @@ def literal_vgb(rng: np.random.Generator) -> tuple[float, int]:
 
 
 def test_vgb_is_its_authors_walk() -> None:
+    assert trees.PLACES == trees.TOKENS == trees.BACK == trees.MOVES_PER_POSITION == 8
     rng = np.random.default_rng(8)
     literal = [literal_vgb(rng) for _ in range(900)]
-    found = whole_runs("vgb", 250, Partial(), particles=1)
+    found = whole_runs("vgb", 160, Partial(), particles=1)
     rewarded = np.array([reward(canvas_of(one.text)) for one in found])
     assert_agree(rewarded, np.array([one for one, _ in literal]))
     assert_agree(1 / np.array([one.nfe for one in found]), 1 / np.array([n for _, n in literal]))

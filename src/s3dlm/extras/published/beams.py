@@ -23,6 +23,7 @@ from s3dlm.search.particles import (
     CanvasPredictions,
     Floats,
     Ints,
+    Looked,
     Particles,
     Predict,
     Survivors,
@@ -94,11 +95,11 @@ def accept(
     count = len(canvas.tokens)
     scores = Scores.missing(count) if scores is None else scores
     weight = np.zeros(count) if weight is None else weight
-    clean = next(run.process.look_aheads(canvas, prediction))
+    looked = Looked(prediction, next(run.process.look_aheads(canvas, prediction)), scores)
     survivors = Survivors(index, weight[index], resampled=index.size != count)
-    run.tell(canvas, parent, clean, scores, weight, survivors)
-    kept = (canvas.take(index), prediction.take(index), clean.take(index), scores.take(index))
-    run.particles = replace(run.populate(*kept), log_weight=weight[index])
+    run.tell(canvas, parent, looked, weight, survivors)
+    kept = run.populate(canvas.take(index), looked.take(index))
+    run.particles = replace(kept, log_weight=weight[index])
     return run.particles
 
 

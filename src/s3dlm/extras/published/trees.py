@@ -19,7 +19,7 @@ from s3dlm.extras.published.whole import WholeDraws
 from s3dlm.search.expand import occurrence
 from s3dlm.search.method import Ending, Method
 from s3dlm.search.options import Size, setting
-from s3dlm.search.particles import Canvas, CanvasPredictions, Particles
+from s3dlm.search.particles import Canvas, CanvasPredictions, Looked, Particles
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
 
@@ -105,7 +105,7 @@ class UnMaskFork(Method):
                     known[key] = (await run.forward(canvas, at(run), logical=1)).prediction
                 if not texts:  # without a text, there is at least this look-ahead
                     clean = next(process.look_aheads(canvas, known[key]))
-                    run.populate(canvas, known[key], clean, Scores.missing(1))
+                    run.populate(canvas, Looked(known[key], clean, Scores.missing(1)))
                 canvas = action.expand(canvas, known[key], no_draw, 0, run.rng)
             return canvas
 
