@@ -274,7 +274,7 @@ def plain(result: Result) -> list[Any]:
     ("method", "case", "reveal"),
     [
         *((method, "sdar, 16", "schedule") for method in METHODS),
-        *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "revise", "hex", "prism")),
+        *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "revise", "prism")),
     ],
 )
 def test_every_method_fills_blocks_and_batched_is_unbatched(
