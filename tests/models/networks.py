@@ -8,11 +8,27 @@ import numpy as np
 import torch
 
 from s3dlm.models.base import Model
+from s3dlm.models.family import Experts
 from s3dlm.models.forward import Prediction, Rows
 from s3dlm.models.transformer import Transformer, TransformerConfig
 from tests.fakes import ByteTokenizer
 
 MASK, END = 256, 257
+LLADA2 = Experts(
+    count=8, chosen=2, hidden=16, shared=16, first_layer=1, sigmoid=True, groups=4, kept_groups=2,
+    renormalised=True, scale=2.5,
+)  # fmt: skip
+SHAPES: dict[str, dict[str, Any]] = {  # all that networks differ in
+    "plain": {},
+    "grouped": {"key_value_heads": 2, "qk_norm": True},
+    "shifted": {"shift": True, "qkv_bias": True, "tied": True},
+    "shifted, cached": {"shift": True, "cache": True},
+    "block-causal": {"causal_block": 8, "key_value_heads": 2},
+    "large vocabulary": {"vocabulary": 2048},
+    "text only": {"text_vocabulary": 258},
+    "experts": {"experts": Experts(count=4, chosen=2, hidden=16)},
+    "experts as in LLaDA2": {"experts": LLADA2, "key_value_heads": 2, "causal_block": 8},
+}
 
 
 def random_network(

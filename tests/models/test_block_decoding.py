@@ -153,23 +153,20 @@ def ours(model: Model, prompt: int, **options: Any) -> list[int]:
 PROMPTS = [8, 23, 61]  # that end with a block of 4 and 8, within one, and far on
 
 
-@pytest.mark.parametrize("case", ["sdar", "sdar, 16", "sdar_moe"])
+@pytest.mark.parametrize(
+    ("case", "per_block"),  # None: all above a threshold
+    [("sdar", None), ("sdar, 16", None), ("sdar_moe", None), ("sdar", 1), ("sdar", 2), ("sdar, 16", 6)],
+)  # fmt: skip
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_greedy_is_sdars_sampler_with_a_threshold(case: str, prompt: int) -> None:
+def test_greedy_is_sdars_sampler(case: str, per_block: int | None, prompt: int) -> None:
     block, ids = CASES[case].block, ByteTokenizer().chat(question(prompt))
     assert block
-    expected = sdar(logits_of(case, block), ids, LENGTH, block, block, 0.05)
-    assert ours(in_bytes(case), prompt, reveal="threshold", reveal_threshold=0.05) == expected
-
-
-@pytest.mark.parametrize(("case", "per_block"), [("sdar", 1), ("sdar", 2), ("sdar, 16", 6)])
-@pytest.mark.parametrize("prompt", PROMPTS)
-def test_greedy_is_sdars_sampler_with_a_schedule(case: str, per_block: int, prompt: int) -> None:
-    block, ids = CASES[case].block, ByteTokenizer().chat(question(prompt))
-    assert block
-    expected = sdar(logits_of(case, block), ids, LENGTH, block, per_block, None)
-    steps = -(-LENGTH * per_block // block)
-    assert ours(in_bytes(case), prompt, steps=steps, block_length=min(block, LENGTH)) == expected
+    least = 0.05 if per_block is None else None
+    how: dict[str, Any] = {"reveal": "threshold", "reveal_threshold": least}
+    if per_block is not None:
+        how = {"steps": -(-LENGTH * per_block // block), "block_length": min(block, LENGTH)}
+    expected = sdar(logits_of(case, block), ids, LENGTH, block, per_block or block, least)
+    assert ours(in_bytes(case), prompt, **how) == expected
 
 
 @pytest.mark.parametrize(("block", "per_block"), [(8, 1), (8, 4), (4, 4)])
@@ -277,7 +274,7 @@ def plain(result: Result) -> list[Any]:
     ("method", "case", "reveal"),
     [
         *((method, "sdar, 16", "schedule") for method in METHODS),
-        *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "revise", "hex", "prism")),
+        *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "revise", "prism")),
     ],
 )
 def test_every_method_fills_blocks_and_batched_is_unbatched(

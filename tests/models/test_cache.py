@@ -248,7 +248,6 @@ def test_fast_is_a_cache_and_a_default() -> None:
 COUNTDOWN = [
     "Target: 24 Numbers: 6, 4, 12",
     "Target: 10 Numbers: 2, 3, 4",
-    "Target: 9 Numbers: 1, 2, 6",
 ]
 SMALL = {"gen_length": 64, "steps": 8, "temperature": 1.5}
 

@@ -46,7 +46,7 @@ def test_the_tokenizer_is_small_and_gives_each_digit_a_token(tiny: Model) -> Non
     assert vocabulary["<|endoftext|>"] in tiny.end_ids
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(text=st.text(max_size=40).filter(lambda text: "<|" not in text))
 def test_any_text_encodes_and_comes_back(tiny: Model, text: str) -> None:
     assert tiny.tokenizer.decode(tiny.tokenizer.encode(text)) == text
@@ -59,14 +59,15 @@ def test_the_chat_template_costs_three_tokens(tiny: Model) -> None:
     assert len(ids) == len(tiny.tokenizer.encode(question)) + 3
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_every_response_fits_the_canvas(tiny: Model, task: str) -> None:
-    for problem in problems(task, "test", 100):
-        assert len(tiny.tokenizer.encode(problem.response)) < TASKS[task]["decoding"]["gen_length"]
+def test_every_response_fits_the_canvas(tiny: Model) -> None:
+    for task in TASKS:
+        for problem in problems(task, "test", 50):
+            length = TASKS[task]["decoding"]["gen_length"]
+            assert len(tiny.tokenizer.encode(problem.response)) < length, (task, problem)
 
 
-# Two are enough here, as tests/golden has some answers of every task; the slow set runs them all.
-QUICK = ("arithmetic", "sudoku")
+# One is enough here, as tests/golden has some answers of every task; the slow set runs them all.
+QUICK = ("sudoku",)
 
 
 @pytest.mark.parametrize(

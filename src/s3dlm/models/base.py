@@ -63,9 +63,7 @@ class Denoiser:
     diffusion: str = "masked"  # its kind, a name in `search.particles.PROCESSES`
     noise: Noise = Noise()  # how uniform noise is removed
     conditioned: int = 0  # width of what the last prediction tells the next one: `expected`
-    reads_prefix: bool = (
-        False  # whether it sees nothing behind the open block: its `reader` runs all
-    )
+    reads_prefix: bool = False  # whether it sees nothing behind the open block; it has a `reader`
     device: torch.device | str = "cpu"  # where `encode` and `head` want their tensors
     tokens_at_once: int = 16384  # the largest useful batch, padding included
     causal_block: int | None = None  # blocks of this size, from the row's start, see no later one

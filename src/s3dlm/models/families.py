@@ -130,7 +130,8 @@ def read_llada(config: Config, family: Family, mask_id: int) -> TransformerConfi
 def read_llama(config: Config, family: Family, mask_id: int) -> TransformerConfig:
     """config.json with the field names of transformers."""
     bias = {"attention_bias": (True, False, None)}  # Qwen2 has it in any case
-    refuse_unless(config, family.name, LLAMA_OPTIONS | (bias if family.qkv_bias else {}))
+    options = LLAMA_OPTIONS | (bias if family.qkv_bias else {}) | dict(family.options)
+    refuse_unless(config, family.name, options)
     theta, rope_width, yarn = read_rope(config, family.name)
     context = integer(config, "max_position_embeddings")
     heads = integer(config, "num_attention_heads")
@@ -158,12 +159,6 @@ def read_llama(config: Config, family: Family, mask_id: int) -> TransformerConfi
         shift=family.shift,
         experts=_experts(config),
     )
-
-
-def read_nemotron(config: Config, family: Family, mask_id: int) -> TransformerConfig:
-    """config.json with Ministral's field names, which are those of transformers."""
-    refuse_unless(config, family.name, {"sliding_window": (None,)})
-    return read_llama(config, family, mask_id)
 
 
 def _experts(config: Config) -> Experts | None:
@@ -283,8 +278,8 @@ LLADA2 = Family(
     sampler="LLaDA2's, with the edits of 2.1, on a dense network",
 )  # fmt: skip
 NEMOTRON = Family(
-    "Nemotron-Labs-Diffusion", ("nemotron_labs_diffusion",), read_nemotron, NEMOTRON_NAMES,
-    ("</s>", "<|im_end|>"), mask_id=100, block=32, causal_prefix=True,
+    "Nemotron-Labs-Diffusion", ("nemotron_labs_diffusion",), read_llama, NEMOTRON_NAMES,
+    ("</s>", "<|im_end|>"), options=(("sliding_window", (None,)),), mask_id=100, block=32, causal_prefix=True,
     examples="Nemotron-Labs-Diffusion 3B, 8B, 14B",
     parity="Ministral 3 of transformers, causal before the open block; random weights only, never the "
     "published ones",

@@ -219,6 +219,7 @@ class Family:
     read: Callable[[Config, Family, int], TransformerConfig]
     names: TensorNames
     end_tokens: tuple[str, ...]  # tokens that end an answer, beside the config's end of text
+    options: tuple[tuple[str, tuple[Any, ...]], ...] = ()  # of config.json, and what is supported
     mask_tokens: tuple[str, ...] = ()  # how the tokenizer may write the mask
     mask_id: int | None = None  # known from the authors' code, if no file states it
     architectures: tuple[str, ...] = ()  # tell families apart that share a model_type

@@ -14,23 +14,10 @@ import torch
 import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.extras.parallel import sharded
-from s3dlm.models.family import Experts
 from s3dlm.models.forward import Forward
-from tests.models.networks import make_rows, random_network
+from tests.models.networks import SHAPES, make_rows, random_network
 
 CPU = torch.device("cpu")
-LLADA2 = Experts(
-    count=8, chosen=2, hidden=16, shared=16, first_layer=1, sigmoid=True, groups=4, kept_groups=2,
-    renormalised=True, scale=2.5,
-)  # fmt: skip
-SHAPES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "grouped, normed": {"key_value_heads": 2, "qk_norm": True},
-    "shifted, biased, tied": {"shift": True, "qkv_bias": True, "tied": True},
-    "block-causal": {"causal_block": 8},
-    "experts": {"experts": Experts(count=4, chosen=2, hidden=16)},
-    "experts as in LLaDA2": {"experts": LLADA2, "key_value_heads": 2, "causal_block": 8},
-}
 ASKED = {"prompt": "Target: 45 Numbers: 8, 7, 11", "task": "countdown", "method": "s3"}
 
 

@@ -13,17 +13,10 @@ import torch
 import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.extras.parallel.copies import Copies
-from s3dlm.models.family import Experts
 from s3dlm.models.forward import Forward, Prediction, Sampling
-from tests.models.networks import make_rows, random_network
+from tests.models.networks import SHAPES, make_rows, random_network
 from tests.models.pretend_gpu import DeviceError, pretend_gpu, to_gpu
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "shifted, cached": {"shift": True, "cache": True},
-    "block-causal": {"causal_block": 8, "key_value_heads": 2},
-    "experts": {"experts": Experts(count=4, chosen=2, hidden=16)},
-}
 REQUESTS = [
     make_rows(20, count=5),
     make_rows(20, seed=1, count=1),

@@ -13,7 +13,8 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import SettingsError
-from tests.extras.parallel.sharded_worker import ASKED, SHAPES
+from tests.extras.parallel.sharded_worker import ASKED
+from tests.models.networks import SHAPES
 
 
 @pytest.fixture(scope="module")

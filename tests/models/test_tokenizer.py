@@ -11,8 +11,7 @@ import transformers
 from s3dlm.errors import PromptError
 from s3dlm.models.base import Turn
 from s3dlm.models.folder import BUNDLED
-from s3dlm.models.plain_tokenizer import PlainTokenizer, read_plain
-from s3dlm.models.tokenizer import TextTokenizer, load_tokenizer
+from s3dlm.models.tokenizer import PlainTokenizer, TextTokenizer, load_tokenizer, read_plain
 from tests.models.checkpoints import edit_json, write_tokenizer
 
 TEXTS = [
