@@ -11,6 +11,7 @@ import torch
 
 from s3dlm.evaluation import manifest, run
 from s3dlm.evaluation.plan import Condition, Plan
+from s3dlm.evaluation.records import Failure
 from s3dlm.evaluation.run import Bars
 from s3dlm.models.base import Denoiser
 from s3dlm.tasks import Loaded, Sample
@@ -49,6 +50,7 @@ def test_progress_without_a_terminal_is_one_line_per_condition(
     with Bars(Plan([condition], problems)) as bars:
         bars.begin(condition, 3, [record("a")])
         bars.record(condition, record("b", correct=0.0))
-        bars.record(condition, record("c", correct=0.0))
-    said = capsys.readouterr().err
-    assert said == "[1/1] Countdown s3 (N=2 b=2 block=24 T=1 λ=2) 3/3 33.3 %\n"
+        bars.record(condition, Failure(condition.spec, "c", 0, "ValueError", "a test"))
+    failed, said = capsys.readouterr().err.splitlines()
+    assert failed == "c failed: ValueError: a test"
+    assert said == "[1/1] Countdown s3 (N=2 b=2 block=24 T=1 λ=2) 3/3 33.3 % 1 failed"

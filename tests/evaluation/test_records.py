@@ -52,16 +52,18 @@ def test_a_row_comes_back_as_it_went(tmp_path: Path) -> None:
 
 
 def test_every_torn_last_line_is_repaired(tmp_path: Path) -> None:
-    last = record("b", survivors=(), curve=(), scores=())
-    whole = write(tmp_path, record("a"), last)
+    """Also by a line that is shorter than what was left."""
+    short = record("c", survivors=(), curve=(), scores=())
+    repaired = write(tmp_path / "whole", record("a"), short)
+    whole = write(tmp_path, record("a"), record("b"))
     first = whole.index(b"\n") + 1
     for cut in (*range(first, len(whole), 7), len(whole) - 1):
         (tmp_path / RECORDS).write_bytes(whole[:cut])
         assert read(tmp_path) == [record("a")]  # reading changes nothing
         with Store(tmp_path) as store:
             assert set(store.contents.records) == {record("a").key}
-            store.append(last, RUN)
-        assert (tmp_path / RECORDS).read_bytes() == whole
+            store.append(short, RUN)
+        assert (tmp_path / RECORDS).read_bytes() == repaired
 
 
 def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:

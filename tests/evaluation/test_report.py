@@ -89,7 +89,7 @@ def test_what_runs_once_counts_for_every_seed(run: RecordedRun) -> None:
     assert once.compare("s3", "greedy") == run.compare("s3", "greedy")
 
 
-def test_a_failed_sample_is_a_wrong_answer(run: RecordedRun) -> None:
+def test_a_failed_sample_is_a_wrong_answer(folder: Path, run: RecordedRun) -> None:
     """Nothing that fails may raise an accuracy, nor leave a problem out of a comparison."""
     s3 = run.main(run.tasks[0])["s3"]
     wrong = next(record for record in run.records[s3] if not record.correct)
@@ -102,6 +102,10 @@ def test_a_failed_sample_is_a_wrong_answer(run: RecordedRun) -> None:
     assert report._verdict(failed, "greedy")[-1].startswith("1 sample failed and counts as wrong")
     assert "Failed" in tables.summary(failed, "greedy").columns
     assert "ValueError: a test" in report._facts(failed, "fixed")["Failed samples"]
+    listed = {each["id"]: each["rows"] for each in report.problem_list(failed, folder)["problems"]}
+    (row,) = [row for row in listed[wrong.sample] if row["label"] == "s3"]
+    assert len(row["grades"]) == 2  # one of two seeds
+    assert row["grades"][wrong.seed] == 0.0
 
 
 @pytest.mark.parametrize("failed", [0, 2])
@@ -525,6 +529,11 @@ def test_problems_on_which_the_verifier_was_fitted_are_flagged(tmp_path: Path) -
     assert f"{seen} of 12 problems were used to fit its verifier" in line
     assert line in made.verdict
     assert line in made.markdown.read_text()
+    (revise,) = [c for c in made.run.main_conditions if c.label == "revise"]
+    rest = [Failure(r.spec, r.sample, r.seed, "ValueError", "") for r in made.run.records[revise]]
+    lost = dataclasses.replace(told(made.run, {revise: []}), failures=rest)
+    (line,) = calibrate.fitted_on(lost)
+    assert line.endswith("accuracy on the others: 0.0 %.")  # what failed is wrong
 
 
 @pytest.fixture(scope="module")

@@ -199,12 +199,12 @@ def fitted_on(run: RecordedRun) -> list[str]:
     """What a report must say where problems were used to fit the weights of a verifier."""
     lines = []
     for condition in run.main_conditions:
-        task, records = condition.task, run.records[condition]
+        task, rows = condition.task, run.rows(condition)
         weights, name = tasks.get(task).verifier, str(condition.value("verifier"))
         fitted = {s.id for s in run.samples[task] if was_in_fit(weights, name, s.question)}
-        problems = {record.sample for record in records}
+        problems = {row.sample for row in rows}
         if seen := problems & fitted:
-            others = mean(record.correct for record in records if record.sample not in fitted)
+            others = mean(row.correct for row in rows if row.sample not in fitted)
             lines.append(
                 f"{condition.label} on {title_of(task)}: {len(seen)} of {len(problems)} problems were "
                 f"used to fit its verifier; accuracy on the others: {100 * others:.1f} %."

@@ -73,7 +73,7 @@ class RecordedRun:
         """A row per sample; `condition` is its place in the manifest. What failed counts as wrong."""
         rows = [
             {"condition": number, "task": c.task, "label": c.label, "main": c.main,
-             "sample": row.sample, "seed": row.seed, "correct": getattr(row, "correct", 0.0),
+             "sample": row.sample, "seed": row.seed, "correct": row.correct,
              "nfe": getattr(row, "nfe", None), "nfe_logical": getattr(row, "nfe_logical", None)}
             for number, c in enumerate(self.manifest.conditions)
             for row in self.rows(c)

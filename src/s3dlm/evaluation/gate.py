@@ -7,6 +7,7 @@ of another program, and how many hours the sizes take at the speed that it measu
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -103,9 +104,10 @@ def _prompts(model: Model, jobs: Sequence[Job]) -> tuple[str, str]:
         made = prepare(model, job).process.prompt.tolist()
         if made != wanted:
             verdict = "differs"
-        at = next(
-            (i for i, pair in enumerate(zip(made, wanted, strict=False)) if pair[0] != pair[1]), 0
+        alike = itertools.takewhile(
+            lambda pair: pair[0] == pair[1], zip(made, wanted, strict=False)
         )
+        at = len(list(alike))
         shown.append(
             f"{len(made)} ids, equal" if made == wanted else
             f"{len(made)} and {len(wanted)} ids, from {at} on {made[at : at + 8]} and {wanted[at : at + 8]}"

@@ -100,6 +100,11 @@ class Failure(_SampleLine):
     error: str  # the name of the exception
     reason: str
 
+    @property
+    def correct(self) -> float:
+        """What failed counts as wrong."""
+        return 0.0
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 

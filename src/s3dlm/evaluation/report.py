@@ -20,7 +20,7 @@ from s3dlm.evaluation.figures import FIGURES
 from s3dlm.evaluation.formats import Table, percent
 from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import Condition, title_of
-from s3dlm.evaluation.records import Record, write_atomic
+from s3dlm.evaluation.records import Failure, Record, write_atomic
 from s3dlm.viewer.page import standalone
 
 LISTED_FAILURES = 50  # failed samples in a report
@@ -187,7 +187,7 @@ def problem_list(run: RecordedRun, target: Path) -> dict[str, Any]:
         rows: dict[str, dict[str, Any]] = {sample.id: {} for sample in run.samples[task]}
         with_texts = list(rows)[:SURVIVORS_OF]
         for label, condition in run.main(task).items():
-            for record in sorted(run.records[condition], key=lambda record: record.seed):
+            for record in sorted(run.rows(condition), key=lambda row: row.seed):
                 methods = rows[record.sample]
                 if label not in methods:  # later seeds add their grades
                     texts = record.sample in with_texts
@@ -205,9 +205,13 @@ def problem_list(run: RecordedRun, target: Path) -> dict[str, Any]:
 
 
 def _row(
-    run: RecordedRun, condition: Condition, record: Record, with_texts: bool, target: Path
+    run: RecordedRun, condition: Condition, record: Record | Failure, with_texts: bool, target: Path
 ) -> dict[str, Any]:
-    """One method's answer to one problem, with a link to the page of its trace if there is one."""
+    """One method's answer to one problem, with a link to the page of its trace if there is one; or why
+    there is none."""
+    if isinstance(record, Failure):
+        failed: dict[str, Any] = {"answer": None, "p_correct": None, "trace": None, "survivors": []}
+        return {**failed, "text": f"{record.error}: {record.reason}"}
     trace = run.folders[condition] / "traces" / f"{condition.spec}-{record.sample}.jsonl"
     page = Path(os.path.relpath(trace.with_suffix(".html"), target)).as_posix()
     kinds: dict[tuple[str | None, str], list[Any]] = {}  # [number, answer, score, text]

@@ -226,7 +226,8 @@ class Bars(Display):
             line += f" (N={particles} b={branching} block={settings.decoding.block_length}"
             known = {sign: condition.value(name) for name, sign in TOLD.items()}
             line += "".join(f" {sign}={n:g}" for sign, n in known.items() if n is not None) + ")"
-        line += f" {len(self.right) + self.failed}/{self.size}"
-        line += f" {100 * sum(self.right) / len(self.right):.1f} %" if self.right else ""
+        asked = len(self.right) + self.failed
+        line += f" {asked}/{self.size}"
+        line += f" {100 * sum(self.right) / asked:.1f} %" if asked else ""
         line += f" {self.failed} failed" if self.failed else ""
         self.show(line, always=complete)

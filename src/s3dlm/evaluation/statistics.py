@@ -78,7 +78,7 @@ def summarise(condition: Condition, rows: Sequence[Record | Failure]) -> Cell:
     """The figures of one condition; a failed sample counts as a wrong answer."""
     records = [row for row in rows if isinstance(row, Record)]
     problems = len({row.sample for row in rows})
-    right = sum(record.correct for record in records)
+    right = sum(row.correct for row in rows)
     finished = [record.at for record in records if record.at is not None]
     latency = max(finished, default=math.nan)
     return Cell(
