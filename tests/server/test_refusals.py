@@ -9,8 +9,8 @@ import anthropic
 import openai
 import pytest
 
+from tests.extras.clients.test_dialects import messages
 from tests.server.live import ASK, JSON, QUESTION, Live, code, patient, serving
-from tests.server.test_dialects import messages
 
 USER = {"role": "user", "content": QUESTION}
 SYSTEM = {"role": "system", "content": "Be brief."}

@@ -1,4 +1,4 @@
-"""What deploy/ holds is read as its programs would read it, and docs/deploy.md quotes nothing else."""
+"""What stands here is read as its programs would read it, and docs/deploy.md quotes nothing else."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from s3dlm.server.limits import Limits
 from s3dlm.server.reporting import Metrics
 from s3dlm.server.run import HARD_END_SECONDS
 
-ROOT = Path(__file__).parents[1]
-DEPLOY, PAGE = ROOT / "deploy", (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+DEPLOY = Path(__file__).parent
+ROOT = DEPLOY.parent
+PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 INSTRUCTIONS = {
     "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "RUN", "STOPSIGNAL",
     "USER", "VOLUME", "WORKDIR",
@@ -180,7 +181,7 @@ def test_scripts_parse(script: Path) -> None:
 
 
 def test_the_page_quotes_files_and_its_table_is_computed() -> None:
-    files = [path.read_text() for path in DEPLOY.iterdir()]
+    files = [path.read_text() for path in DEPLOY.iterdir() if path.is_file()]
     quoted = re.findall(r"^```\w+\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
     assert len(quoted) >= 2
     for text in quoted:

@@ -1,0 +1,1 @@
+from tests.server.conftest import live as live
