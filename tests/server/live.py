@@ -25,9 +25,8 @@ import s3dlm
 from s3dlm.models.base import Model
 from s3dlm.search.methods import find_method
 from s3dlm.server.app import create_app
-from s3dlm.server.limits import Limits, server_config
+from s3dlm.server.limits import Limits, bind_socket, server_config
 from s3dlm.server.reporting import JsonLines
-from s3dlm.server.run import bind_socket
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings, has

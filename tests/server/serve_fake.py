@@ -11,8 +11,8 @@ from typing import Any
 
 import s3dlm
 from s3dlm.server.app import create_app
-from s3dlm.server.limits import Limits
-from s3dlm.server.run import bind_socket, serve_until_signal
+from s3dlm.server.limits import Limits, bind_socket
+from s3dlm.server.run import serve_until_signal
 from tests.fakes import fake_model
 from tests.server.live import patient
 

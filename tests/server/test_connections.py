@@ -10,8 +10,7 @@ import socket
 import pytest
 
 from s3dlm.server import reporting
-from s3dlm.server.limits import connection_limit
-from s3dlm.server.run import bind_socket
+from s3dlm.server.limits import bind_socket, connection_limit
 from tests.fakes import fake_model
 from tests.server.live import (
     LARGE,

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from s3dlm.cli.main import app
 from s3dlm.errors import ModelError, SettingsError
+from s3dlm.server.limits import bind_socket
 from s3dlm.server.reporting import JsonLines
-from s3dlm.server.run import LOCAL_NAMES, Middleware, allowed_hosts, bind_socket, check_exposure
+from s3dlm.server.run import LOCAL_NAMES, Middleware, allowed_hosts, check_exposure
 from tests.server.live import (
     JSON,
     Live,

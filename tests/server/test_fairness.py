@@ -112,8 +112,7 @@ def test_no_demand_is_larger_than_a_pass(verifier: str) -> None:
     model, question = fake_model(context=1024), "Target: 24 Numbers: 6, 4, 12"
     alone = s3dlm.generate(model, question, task="countdown", settings=settings)
     batcher, results = ServerBatcher(model, lambda: None, patient(batch=20)), []
-    batcher.start(prepare(model, Job(question, "countdown", settings)))
-    batcher.clients[0] = "client"
+    batcher.start(prepare(model, Job(question, "countdown", settings)), "client")
     portions = 0
     while batcher.running:
         assert batcher.rows <= 20

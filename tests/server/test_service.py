@@ -12,10 +12,9 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import SettingsError
-from s3dlm.server import service
 from s3dlm.server.app import create_app
 from s3dlm.server.reporting import ApiError
-from s3dlm.server.service import Recorded
+from s3dlm.server.service import Configuration, Recorded, Service
 from tests.fakes import fake_model
 from tests.server.live import ASK, SMALL, Live, serving
 
@@ -86,7 +85,7 @@ def test_the_published_schema_has_every_field_of_a_reply(live: Live) -> None:
 
 
 def test_what_an_operator_sets_counts_where_the_method_uses_it() -> None:
-    made = service.Service(fake_model(), defaults={**SMALL, "particles": 3})
+    made = Service(fake_model(), Configuration(defaults={**SMALL, "particles": 3}))
     try:
         assert made.settings("revise").to_json()["particles"] == 3
         assert "particles" not in made.settings("baseline").to_json()

@@ -121,10 +121,10 @@ def test_every_command_that_takes_a_verifier_takes_a_file(command, file, tmp_pat
     asked = dict[str, Any]()
     if command.startswith("serve"):
         from s3dlm.server import app as server
-        from s3dlm.server import run
+        from s3dlm.server import limits, run
 
         monkeypatch.setattr(server, "create_app", lambda model, **how: asked.update(how))
-        monkeypatch.setattr(run, "bind_socket", lambda host, port: None)
+        monkeypatch.setattr(limits, "bind_socket", lambda host, port: None)
         monkeypatch.setattr(run, "serve_until_signal", lambda *_, **__: None)
     outputs = [{"question": f"q{n}", "output": f"#### {n % 2}", "gold": 1} for n in range(40)]
     (tmp_path / "outputs.jsonl").write_text("\n".join(map(json.dumps, outputs)))

@@ -68,8 +68,8 @@ def serve(
     from s3dlm.models.registry import check_model_name
     from s3dlm.search.methods import DEFAULT
     from s3dlm.server.app import create_app
-    from s3dlm.server.limits import Limits
-    from s3dlm.server.run import REPLICAS, allowed_hosts, bind_socket, check_exposure, network
+    from s3dlm.server.limits import Limits, bind_socket
+    from s3dlm.server.run import REPLICAS, allowed_hosts, check_exposure, network
     from s3dlm.server.run import serve_until_signal as run
     from s3dlm.settings import Settings
     from s3dlm.verifier import GENERAL, check_verifier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from importlib.metadata import version as package
 from platform import python_version
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ from s3dlm.server.parse import Parsed, openai_searches, watched_search
 from s3dlm.server.reporting import ApiError, as_api_error
 from s3dlm.server.run import Middleware, network
 from s3dlm.server.scheduler import Started
-from s3dlm.server.service import Service, example_problems
+from s3dlm.server.service import Configuration, Service, example_problems
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
 from s3dlm.server.telemetry import tracing
 from s3dlm.trace import TraceEncoder
@@ -54,20 +54,15 @@ endpoints = APIRouter(responses=ERRORS)
 DIALECTS: Registry[APIRouter] = Registry("dialect", "s3dlm.dialects", APIRouter)
 
 
-def create_app(
-    model: Model, *, cors: Sequence[str] = (), proxies: Sequence[str] = (), spans: Any = None,
-    **configuration: Any,
-) -> FastAPI:  # fmt: skip
+def create_app(model: Model, *, spans: Any = None, **options: Any) -> FastAPI:
     """An ASGI app around a loaded model.
 
     Args:
         model: The model.
-        cors: Origins of web pages that may ask.
-        proxies: Addresses or networks of reverse proxies, whose X-Forwarded-For is believed.
         spans: An OpenTelemetry provider, by default the one that the environment asks for.
-        configuration: See `Service`.
+        options: See `Configuration`.
     """
-    service = Service(model, **configuration)
+    service = Service(model, given := Configuration(**options))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -90,15 +85,15 @@ def create_app(
     routes = [route for each in routers for route in each.routes]
     paths = frozenset(str(getattr(route, "path", "")) for route in routes)
     app.add_middleware(Middleware, service=service, endpoints=paths, spans=spans or tracing())
-    if cors:
+    if given.cors:
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(cors),
+            allow_origins=list(given.cors),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "x-api-key"],
         )
-    if proxies:
-        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[*map(network, proxies)])
+    if given.proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[*map(network, given.proxies)])
     for kind in (RequestValidationError, HTTPException, S3dlmError):
         app.add_exception_handler(kind, _refuse)
     return app
@@ -202,7 +197,7 @@ def _watch(request: Request, parsed: Parsed, *, watched: bool) -> Watch:
         gen_length=settings.decoding.gen_length,
         seed=settings.decoding.seed,
     )
-    if service.log_prompts:
+    if service.configuration.log_prompts:
         request.state.note["prompts"] = [
             "\n".join(filter(None, (job.question, job.infill))) for job in parsed.jobs
         ]
@@ -248,7 +243,7 @@ async def version(service: Shared) -> schemas.Version:
 async def docs(request: Request, service: Shared) -> Response:
     """The API as a page that loads nothing from elsewhere."""
     # Who has no key learns nothing about what is served.
-    model = service.name if service.api_key is None else None
+    model = service.name if service.configuration.api_key is None else None
     page = schemas.reference_page(request.app.openapi(), str(request.base_url), model)
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"}

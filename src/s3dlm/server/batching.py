@@ -15,7 +15,6 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -100,15 +99,16 @@ class FairShare:
         self._served = {flow: served for flow, served in self._served.items() if flow in alive}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class VerifierCall:
     """A verifier at work in its own thread, for one search or for several."""
 
-    thread: threading.Thread
-    since: float
+    requests: Mapping[int, Verify]  # by search
     group: object  # the verifier, while it works for all who wait for it
     pool: str  # whose threads are counted together
     client: str  # of the first of its searches
+    since: float = field(default_factory=time.monotonic)
+    replies: Sequence[Scored] | None = None  # None: it is at work
 
 
 @dataclass(slots=True)
@@ -148,16 +148,15 @@ class ServerBatcher(Batcher):
     def __init__(self, model: Model, wake: Callable[[], None], limits: Limits) -> None:
         super().__init__(model)
         self.calls: dict[int, VerifierCall] = {}
-        self.clients: dict[int, str] = {}  # by search, as the scheduler says
+        self.clients: dict[int, str] = {}  # by search
         self.limits = limits
         self._wake = wake
-        self._returned: deque[tuple[Mapping[int, Verify], Sequence[Scored]]] = deque()
         self._abandoned: list[VerifierCall] = []
 
     @property
     def stuck(self) -> int:
         """Abandoned verifier calls that are still alive."""
-        return sum(call.thread.is_alive() for call in self._abandoned)
+        return sum(call.replies is None for call in self._abandoned)
 
     def patience(self) -> float:
         """Seconds until a call is late, or a search that waits for a place may have one."""
@@ -180,16 +179,20 @@ class ServerBatcher(Batcher):
         return {group: requests for group, requests in groups.items() if group not in busy}
 
     def collect(self) -> list[tuple[int, Event]]:
-        """Events of searches whose verifier has returned; starts the calls that wait."""
+        """Events of searches whose verifier has returned, or takes too long; starts the calls that wait."""
         events: list[tuple[int, Event]] = []
-        while self._returned:
-            requests, replies = self._returned.popleft()
-            for key, reply in zip(requests, replies, strict=True):
+        limit, most = self.limits.verifier_seconds, self.limits.verifier_calls
+        late_since = time.monotonic() - limit
+        for call in dict.fromkeys(self.calls.values()):
+            for key, reply in zip(call.requests, call.replies or (), strict=False):
                 if self.calls.pop(key, None) is not None:  # not cancelled meanwhile
                     events += self._advance(key, reply)
-        self._abandoned = [call for call in self._abandoned if call.thread.is_alive()]
-        most, hung_since = self.limits.verifier_calls, time.monotonic() - ENDING_SECONDS
-        hung_since -= self.limits.verifier_seconds
+        for key, call in self.calls.items():
+            if call.since < late_since:
+                message = f"the verifier did not answer within {limit:g} s; use another verifier"
+                events.append((key, ApiError(504, message, code="verifier_timeout")))
+        self._abandoned = [call for call in self._abandoned if call.replies is None]
+        hung_since = late_since - ENDING_SECONDS
         for group, requests in self._waiting().items():
             verifier = next(iter(requests.values())).verifier
             pool = verifier.name or type(verifier).__name__
@@ -205,15 +208,15 @@ class ServerBatcher(Batcher):
         return events
 
     def _start_call(self, group: object, requests: Mapping[int, Verify], pool: str) -> None:
+        call = VerifierCall(requests, group, pool, self.clients[min(requests)])
+        self.calls |= dict.fromkeys(requests, call)
+
         def run() -> None:
             wanted.set(lambda: any(self.calls.get(key) is call for key in requests))
-            self._returned.append((requests, self._verify(requests)))
+            call.replies = self._verify(requests)
             self._wake()
 
-        thread = threading.Thread(target=run, name=f"verifier-{min(requests)}", daemon=True)
-        call = VerifierCall(thread, time.monotonic(), group, pool, self.clients[min(requests)])
-        self.calls |= dict.fromkeys(requests, call)
-        thread.start()
+        threading.Thread(target=run, name=f"verifier-{min(requests)}", daemon=True).start()
 
     def remove(self, key: int) -> None:
         super().remove(key)
@@ -222,8 +225,9 @@ class ServerBatcher(Batcher):
         if call is not None and call not in self.calls.values():
             self._abandoned.append(call)
 
-    def start(self, running: Running) -> int:
+    def start(self, running: Running, client: str = "") -> int:
         key = super().start(running)
+        self.clients[key] = client
         self._portion(running)
         return key
 

@@ -6,12 +6,15 @@ import asyncio
 import dataclasses
 import logging
 import math
+import os
+import socket
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import uvicorn
+from pydantic import ConfigDict
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -22,6 +25,7 @@ from s3dlm.server.reporting import log
 from s3dlm.settings import Settings
 
 BACKLOG = 64  # connections that are accepted in one go
+QUEUE = 1024  # connections that wait in the kernel until they are accepted
 SHUTDOWN_SECONDS = 3  # for connections that are still open after the grace period
 RESERVED = BACKLOG + 48  # file descriptors for them, and for the model, the log and libraries
 
@@ -29,6 +33,8 @@ RESERVED = BACKLOG + 48  # file descriptors for them, and for the model, the log
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The server's bounds; a request beyond one of them is refused with the limit's value."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # where they are read from a file
 
     # one request
     length: int = 4096  # gen_length
@@ -217,6 +223,34 @@ def server_config(app: ASGIApp, limits: Limits) -> uvicorn.Config:
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         lifespan="on",
     )
+
+
+class ListeningSocket(socket.socket):
+    """Its queue is long, however few connections asyncio accepts in one go: a client that finds a full
+    queue tries again only after a second."""
+
+    def listen(self, backlog: int = 0, /) -> None:
+        super().listen(max(backlog, QUEUE))
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A listening socket, bound before a large model is loaded in case the address is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only on sockets that name TCP; otherwise a small piece
+    # waits until the client has acknowledged the previous one, which takes 40 ms.
+    bound = ListeningSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":  # elsewhere this would let two servers share a port
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen()
+        return bound
+    except OSError as error:
+        bound.close()
+        raise SettingsError(
+            f"host={host!r} with port={port} is not available: {error.strerror}; choose another "
+            "--port (0 picks a free one) or --host"
+        ) from error
 
 
 def quiet_accept_errors(loop: asyncio.AbstractEventLoop) -> None:

@@ -47,7 +47,6 @@ REPLICAS: Registry[Callable[..., None]] = Registry("replicas", "s3dlm.replicas",
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
 OPEN_PATHS = ("/", "/docs", "/health")  # and the page's own files
-QUEUE = 1024  # connections that wait in the kernel until they are accepted
 PAGE_PREFIX = "/viewer/"
 SMALL_BODY = 1 << 16  # bytes that are read whatever others sent: about what a connection buffers
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
@@ -119,7 +118,8 @@ class Middleware:
 
     def _check(self, request: Request) -> None:
         service, headers, path = self.service, request.headers, request.scope["path"]
-        if service.hosts is not None and _host_name(headers.get("host", "")) not in service.hosts:
+        hosts, own_key = service.configuration.hosts, service.configuration.api_key
+        if hosts is not None and _host_name(headers.get("host", "")) not in hosts:
             message = "this server accepts only local host names"
             raise ApiError(403, message, code="host_not_allowed")
         if "content-length" in headers and "transfer-encoding" in headers:
@@ -130,12 +130,12 @@ class Middleware:
                 message, close = "this path answers GET", {"Connection": "close"}
                 raise ApiError(405, message, code="method_not_allowed", headers=close)
             return
-        if service.api_key is not None:
+        if own_key is not None:
             given = headers.get("authorization") or f"Bearer {headers.get('x-api-key', '')}"
             scheme, _, key = given.partition(" ")
             # Digests have one length, so that the comparison tells nothing of the key's.
             sent = hashlib.sha256(key.strip().encode("latin-1")).digest()
-            same = hmac.compare_digest(sent, hashlib.sha256(service.api_key.encode()).digest())
+            same = hmac.compare_digest(sent, hashlib.sha256(own_key.encode()).digest())
             if scheme.lower() != "bearer" or not same:
                 raise ApiError(
                     401,
@@ -217,14 +217,7 @@ class GracefulServer(uvicorn.Server):
         self._until = time.monotonic() + self.grace
         self.scheduler.draining = True
         log("draining", signal=signal.Signals(sig).name, load=self.scheduler.load)
-
-        def end_by_force() -> None:  # whatever still hangs: a model, a verifier, a client
-            log("ended by force", level=logging.ERROR, seconds=self.grace + HARD_END_SECONDS)
-            os._exit(1)
-
-        timer = threading.Timer(self.grace + HARD_END_SECONDS, end_by_force)
-        timer.daemon = True
-        timer.start()
+        end_by_force(self.grace + HARD_END_SECONDS)
 
     async def on_tick(self, counter: int) -> bool:
         late = self._until is not None and time.monotonic() > self._until
@@ -234,6 +227,18 @@ class GracefulServer(uvicorn.Server):
         elif self._until is not None and self.scheduler.idle:
             self.should_exit = True
         return await super().on_tick(counter)
+
+
+def end_by_force(seconds: float) -> None:
+    """End the process after so long, whatever still hangs: a model, a verifier, a client."""
+
+    def end() -> None:
+        log("ended by force", level=logging.ERROR, seconds=seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def network(address: str) -> str:
@@ -272,34 +277,6 @@ def check_exposure(host: str, api_key: str | None, *, insecure: bool) -> None:
 def allowed_hosts(host: str, api_key: str | None) -> frozenset[str] | None:
     """Without a key, a web page must not reach a local server under its own host name."""
     return LOCAL_NAMES | {host} if api_key is None and is_loopback(host) else None
-
-
-class ListeningSocket(socket.socket):
-    """Its queue is long, however few connections asyncio accepts in one go: a client that finds a full
-    queue tries again only after a second."""
-
-    def listen(self, backlog: int = 0, /) -> None:
-        super().listen(max(backlog, QUEUE))
-
-
-def bind_socket(host: str, port: int) -> socket.socket:
-    """A listening socket, bound before a large model is loaded in case the address is taken."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only on sockets that name TCP; otherwise a small piece
-    # waits until the client has acknowledged the previous one, which takes 40 ms.
-    bound = ListeningSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        if os.name == "posix":  # elsewhere this would let two servers share a port
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        bound.listen()
-        return bound
-    except OSError as error:
-        bound.close()
-        raise SettingsError(
-            f"host={host!r} with port={port} is not available: {error.strerror}; choose another "
-            "--port (0 picks a free one) or --host"
-        ) from error
 
 
 def serve_until_signal(

@@ -247,17 +247,11 @@ class Scheduler:
         self._report(events)
 
     def _drop(self) -> None:
-        """End what was cancelled and what waits too long for its verifier."""
+        """End what was cancelled."""
         with self._lock:
             self._waiting = [ticket for ticket in self._waiting if not ticket.cancelled]
-        now, limit = time.monotonic(), self.limits.verifier_seconds
-        for key, ticket in list(self._running.items()):
-            call = self._batcher.calls.get(key)
-            if ticket.cancelled:
-                self._end(key, None)
-            elif call is not None and now > call.since + limit:
-                message = f"the verifier did not answer within {limit:g} s; use another verifier"
-                self._end(key, ApiError(504, message, code="verifier_timeout"))
+        for key in [key for key, ticket in self._running.items() if ticket.cancelled]:
+            self._end(key, None)
 
     def _start_waiting(self) -> None:
         """Start searches as long as there is room."""
@@ -273,12 +267,12 @@ class Scheduler:
                 ticket.tell(ticket, prepared)
                 continue
             try:
-                key = self._batcher.start(prepared)
+                key = self._batcher.start(prepared, ticket.client)
             except Exception as error:
                 log("start failed", level=logging.ERROR, with_traceback=True)
                 ticket.tell(ticket, error)
                 continue
-            self._running[key], self._batcher.clients[key] = ticket, ticket.client
+            self._running[key] = ticket
             self.metrics.queued.observe(time.monotonic() - ticket.arrived)
             ticket.tell(ticket, Started(int(prepared.process.prompt.size)))
 

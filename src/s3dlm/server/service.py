@@ -8,10 +8,12 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from pydantic import ConfigDict
 
 from s3dlm import tasks
 from s3dlm.diffusion.decoding import Decoding
@@ -112,57 +114,73 @@ def _conditions(folder: Path) -> dict[str, tuple[int, int, str]]:
         return {}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What an operator decides about a server.
+
+    Args:
+        limits: Bounds of requests, searches and connections.
+        defaults: The method and settings of what a request leaves out.
+        verifiers: Those that requests may name beside the installed ones: by name a verifier, a function or
+            the name of one. They are loaded at the start, never during a request.
+        aliases: Other names of the model, each with settings.
+        runs: Folders of `s3dlm eval` whose recorded searches the page offers.
+        cors: Origins of web pages that may ask.
+        proxies: Addresses or networks of reverse proxies, whose X-Forwarded-For is believed.
+        api_key: What every request must send; None: nothing.
+        hosts: The accepted Host headers; None: any.
+        log_prompts: Whether the log may hold prompts.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")  # where it is read from a file
+
+    limits: Limits = field(default_factory=Limits)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    verifiers: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    runs: Sequence[Path] = ()
+    cors: Sequence[str] = ()
+    proxies: Sequence[str] = ()
+    api_key: str | None = None
+    hosts: frozenset[str] | None = None
+    log_prompts: bool = False
+
+
 class Service:
     """One model behind one queue, and the only names that requests may use."""
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        limits: Limits | None = None,
-        defaults: Mapping[str, object] | None = None,
-        verifiers: Mapping[str, Any] | None = None,
-        aliases: Mapping[str, Mapping[str, Any]] | None = None,
-        runs: Sequence[Path] = (),
-        api_key: str | None = None,
-        hosts: frozenset[str] | None = None,
-        log_prompts: bool = False,
-    ) -> None:
-        """`defaults` are settings for what a request leaves out, `aliases` other names of the model,
-        each with settings, `hosts` the accepted Host headers (None: any). Verifiers are loaded here,
-        never during a request."""
+    def __init__(self, model: Model, given: Configuration) -> None:
         # Clients need not know the machine's paths.
         is_folder = Path(model.name).is_dir()
         self.name = Path(model.name).resolve().name if is_folder else model.name
-        self.model, self.limits, self.aliases = model, limits or Limits(), aliases or {}
-        self.api_key, self.hosts, self.log_prompts = api_key, hosts, log_prompts
-        self.operator: dict[str, Any] = dict(defaults or {})
+        self.model, self.configuration, self.limits = model, given, given.limits
+        self.operator = dict(given.defaults)
         # For requests that name none; by its latest name, which the page knows.
         self.method = find_method(str(self.operator.pop("method", DEFAULT))).name
         self.verifiers = {name: as_verifier(name) for name in installed()}
-        for name, verifier in (verifiers or {}).items():
+        for name, verifier in given.verifiers.items():
             self.verifiers[_public(name)] = as_verifier(verifier)
-        self.task_names, self.recorded = frozenset(tasks.names()), Recorded(tuple(runs))
+        self.task_names, self.recorded = frozenset(tasks.names()), Recorded(tuple(given.runs))
         self.created, self.metrics = int(time.time()), Metrics(self.name)
         self.limits.check(self.settings(self.method), model)  # a mistake is reported at the start
-        for alias in self.aliases.values():
+        for alias in given.aliases.values():
             self.limits.check(Settings.for_model(model, **{"method": self.method, **alias}), model)
-        self.scheduler = Scheduler(model, self.limits, self.metrics, log_prompts=log_prompts)
+        self.scheduler = Scheduler(model, self.limits, self.metrics, log_prompts=given.log_prompts)
 
     @property
     def names(self) -> list[str]:
         """What clients may call the model."""
-        return [self.name, *self.aliases]
+        return [self.name, *self.configuration.aliases]
 
     def named(self, name: str | None) -> Service:
         """The service as a client calls it: by the model's name, or by an alias with its settings."""
         if name is None or name == self.name:
             return self
-        if name not in self.aliases:
+        if name not in self.configuration.aliases:
             known = ", ".join(map(repr, self.names))
             message = f"the model {short_repr(name)} does not exist here; this server has {known}"
             raise ApiError(404, message, param="model", code="model_not_found")
-        overrides, renamed = dict(self.aliases[name]), copy.copy(self)
+        overrides, renamed = dict(self.configuration.aliases[name]), copy.copy(self)
         renamed.name = name
         renamed.method = find_method(str(overrides.pop("method", self.method))).name
         renamed.operator = {**self.operator, **overrides}

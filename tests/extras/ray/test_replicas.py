@@ -255,6 +255,7 @@ def test_without_a_cluster_this_machine_counts(monkeypatch: pytest.MonkeyPatch) 
         ({"device": "cuda:1"}, "Ray's choice"),
         ({"replica": 2}, "replica"),
         ({"limits": {"waiting": -1}}, "waiting"),
+        ({"limits": {"wating": 1}}, "wating"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(

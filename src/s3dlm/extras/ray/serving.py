@@ -16,11 +16,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pydantic import ValidationError, validate_call
+from pydantic import TypeAdapter, ValidationError, validate_call
 
 from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
 from s3dlm.verifier import own
@@ -29,8 +28,8 @@ try:
     import ray
     from ray import serve as ray_serve
 
-    from s3dlm.server.limits import Limits
-    from s3dlm.server.run import HARD_END_SECONDS, LOCAL_NAMES
+    from s3dlm.server.run import HARD_END_SECONDS, LOCAL_NAMES, end_by_force
+    from s3dlm.server.service import Configuration
 except ImportError as missing:
     raise MissingExtraError(missing.name or "ray", "ray,serve") from missing
 
@@ -121,30 +120,26 @@ def application(
     device: str | None = None,
     load: dict[str, Any] | None = None,
     grace: float = 60.0,
-    limits: Limits | None = None,
-    defaults: dict[str, Any] | None = None,
-    verifiers: dict[str, str] | None = None,
-    aliases: dict[str, dict[str, Any]] | None = None,
-    runs: list[Path] | None = None,
-    cors: list[str] | None = None,
-    proxies: list[str] | None = None,
-    api_key: str | None = None,
-    hosts: frozenset[str] | None = None,
-    log_prompts: bool = False,
+    **options: Any,
 ) -> Any:
-    """A Serve application. `replicas` is a number, a range as in 1-4 within which Ray scales with
-    the load, or all: one per GPU, or per core if there are none. Limits hold for each replica."""
-    limits, loading = limits or Limits(), {**(load or {}), "device": device}
+    """A Serve application.
+
+    Args:
+        model: Its name.
+        replicas: A number, a range as in 1-4 within which Ray scales with the load, or all: one per GPU, or
+            per core if there are none.
+        device: cpu or cuda; Ray chooses which.
+        load: How each replica loads the model.
+        grace: Seconds for what was accepted, after SIGTERM.
+        options: See `Configuration`; limits hold for each replica.
+    """
+    configuration = TypeAdapter(Configuration).validate_python(options)
+    limits, loading = configuration.limits, {**(load or {}), "device": device}
     least, most, needs = _places(str(replicas), loading)
     scale: dict[str, Any] = {"num_replicas": least}
     if least != most:
         between = {"min_replicas": least, "max_replicas": most, "target_ongoing_requests": BUSY}
         scale = {"autoscaling_config": between}
-    configuration: dict[str, Any] = {
-        "limits": limits, "defaults": defaults, "verifiers": verifiers, "aliases": aliases,
-        "runs": runs or (), "cors": cors or (), "proxies": proxies or (), "api_key": api_key, "hosts": hosts,
-        "log_prompts": log_prompts,
-    }  # fmt: skip
     made = ray_serve.deployment(
         ray_serve.ingress()(Replica),
         name=NAME,
@@ -156,7 +151,7 @@ def application(
         logging_config=QUIET,
         **scale,
     )
-    return made.bind(model, loading, configuration, own.given())
+    return made.bind(model, loading, vars(configuration), own.given())
 
 
 def _places(replicas: str, loading: Mapping[str, Any]) -> tuple[int, int, dict[str, Any]]:
@@ -205,9 +200,7 @@ def _serve_until_signal(
         nonlocal signals
         signals += 1
         if not leaving.is_set():
-            end = threading.Timer(grace + HARD_END_SECONDS, os._exit, (1,))
-            end.daemon = True
-            end.start()
+            end_by_force(grace + HARD_END_SECONDS)
         leaving.set()
 
     for kind in (signal.SIGTERM, signal.SIGINT):
@@ -247,7 +240,7 @@ def _drained(everyone: Any) -> bool:
 
 def run_replicas(
     model: str, host: str, port: int, *, cluster: str | None, announce: Callable[[str], None],
-    grace: float, **configuration: Any,
+    grace: float, **options: Any,
 ) -> None:  # fmt: skip
     """Serve replicas of a model until the process is ended; a cluster of its own ends with it."""
     from s3dlm.extras.ray.evaluation import connect
@@ -257,7 +250,7 @@ def run_replicas(
         os.environ.setdefault(f"RAY_SERVE_PROXY_{name}_CHECK_TIMEOUT_S", PROXY_SECONDS)
     engine, owned = connect(cluster, logs=True)
     try:
-        app = application(model, grace=grace, **configuration)
+        app = application(model, grace=grace, **options)
         _serve_until_signal(app, host, port, grace=grace, announce=announce)
     finally:
         if owned:
