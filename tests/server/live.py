@@ -89,7 +89,7 @@ class Live:
         # `json=` would refuse half of a character.
         return self.http.post(path, content=json.dumps(body), headers=JSON)
 
-    def ask(self, prompt: str, **extra: Any) -> httpx.Response:
+    def ask(self, prompt: str | list[str], **extra: Any) -> httpx.Response:
         """A completion, as it was answered."""
         return self.post("/v1/completions", **{"model": "fake", "prompt": prompt, **extra})
 

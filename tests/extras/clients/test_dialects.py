@@ -12,7 +12,17 @@ import pytest
 
 import s3dlm
 from tests import test_docs
-from tests.server.live import QUESTION, Live, PlainClient, alone, changed_model, code, serving
+from tests.server.live import (
+    JSON,
+    QUESTION,
+    Live,
+    PlainClient,
+    alone,
+    changed_model,
+    code,
+    patient,
+    serving,
+)
 from tests.server.test_door import KEY
 
 PAGE = test_docs.ROOT / "docs" / "server.md"
@@ -96,6 +106,18 @@ def test_messages(live: Live, expected: s3dlm.Result) -> None:
     assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
 
 
+@pytest.mark.parametrize(
+    ("path", "own", "sign"),
+    [
+        ("/v1/responses", {"input": QUESTION}, ": step 2 of 6"),
+        ("/v1/messages", {"messages": TURNS[2:], "max_tokens": 24}, "event: ping"),
+    ],
+)
+def test_no_stream_is_silent(live: Live, path: str, own: dict[str, Any], sign: str) -> None:
+    body = {"model": "fake", "method": "revise", "steps": 6, **own, "stream": True}
+    assert f"\n\n{sign}" in live.post(path, **body).text
+
+
 def test_a_conversation_is_the_same_in_every_dialect(live: Live) -> None:
     system: Any = {"role": "system", "content": "Be brief."}
     chat = live.chat(messages=[system, *TURNS], max_tokens=30).choices[0].message.content
@@ -151,6 +173,32 @@ def test_efforts(live: Live, own: dict[str, Any], effort: str | None) -> None:
         assert response.usage.nfe == chat.usage.nfe
 
 
+@pytest.mark.parametrize(
+    ("own", "error", "words"),
+    [
+        ({"model": "other"}, "NotFoundError", "this server has 'fake'"),
+        ({"particles": 500}, "BadRequestError", "this server's limit of 64"),
+        ({"n": 2}, "BadRequestError", "field='n' is unknown"),
+        ({"tools": [{"name": "x"}]}, "BadRequestError", "tools is supported by"),
+        ({"previous_response_id": "x"}, "BadRequestError", "not supported"),
+        ({f: {"effort": "max"} for f in ("reasoning", "output_config")}, "BadRequestError", "effort"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stream", [False, True])
+def test_mistakes_have_the_shape_of_the_api(
+    live: Live, own: dict[str, Any], error: str, words: str, stream: bool
+) -> None:
+    with pytest.raises(getattr(openai, error), match=words) as caught:
+        live.client().responses.create(model="fake", input="x", stream=stream, extra_body=own)
+    assert caught.value.type == "invalid_request_error"
+    ask: dict[str, Any] = {"model": "fake", "max_tokens": 9, "messages": TURNS[2:]}
+    with pytest.raises(getattr(anthropic, error), match=words) as told:
+        messages(live).create(**ask, stream=stream, extra_body=own)
+    kinds = {404: "not_found_error", 400: "invalid_request_error"}
+    assert told.value.body["type"] == "error"
+    assert told.value.body["error"]["type"] == kinds[told.value.status_code]
+
+
 def test_images_and_last_answers_are_refused(live: Live) -> None:
     picture: Any = [{"role": "user", "content": [{"type": "image", "source": {}}]}]
     for turns in (picture, TURNS[:2]):
@@ -175,7 +223,7 @@ def test_an_error_ends_a_stream_by_an_event_of_the_api() -> None:
 
 
 def test_keys_and_drain_are_those_of_the_other_endpoints() -> None:
-    with serving(api_key=KEY) as closed:
+    with serving(api_key=KEY, limits=patient(body=5000)) as closed:
         ask: Any = {"model": "fake", "max_tokens": 9, "messages": TURNS[2:]}
         assert messages(closed, api_key=KEY).create(**ask).content  # x-api-key
         assert messages(closed, api_key=None, auth_token=KEY).create(**ask).content  # Bearer
@@ -183,6 +231,10 @@ def test_keys_and_drain_are_those_of_the_other_endpoints() -> None:
             answer = closed.http.post("/v1/messages", json=ask, headers={"x-api-key": wrong})
             assert answer.json()["error"]["type"] == "authentication_error"
             assert code(closed.http.get("/v1/models", headers={"x-api-key": wrong}))[0] == 401
+        big = closed.http.post(
+            "/v1/messages", content=b" " * 5001, headers={**JSON, "x-api-key": KEY}
+        )
+        assert big.json()["error"]["type"] == "request_too_large"
         bad = {"x-api-key": KEY, "authorization": "Bearer wrong"}
         assert closed.http.get("/v1/models", headers=bad).status_code == 401
         assert closed.http.get("/v1/models", headers={"x-api-key": KEY}).status_code == 200
