@@ -1,4 +1,4 @@
-"""Take the pictures of docs/images again: python -m tests.server.screenshots"""
+"""Take the pictures of docs/images again: python -m tools.screenshots"""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from s3dlm.viewer.page import standalone
 from tests.fakes import events_of
 from tests.server.live import Live, serving
 
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
 QUESTION = "Target: 15 Numbers: 10, 1, 6"  # the README's
 EXAMPLE = Path(s3dlm.__file__).parent / "viewer" / "static" / "example.jsonl"  # plays at first
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
+def save(page: Any, name: str) -> None:
+    """The page as it is, in few colours."""
+    picture = Image.open(io.BytesIO(page.screenshot()))
+    picture.quantize(256).save(IMAGES / f"{name}.png", optimize=True)
+    page.close()
+
+
 def take(
-    browser: Any,
-    live: Live,
-    name: str,
-    scheme: str,
-    *,
-    method: str,
-    against: str,
-    back: int,
-    height: int,
-) -> None:
+    browser: Any, live: Live, name: str, scheme: str, method: str, against: str, back: int, height: int
+) -> None:  # fmt: skip
+    """A search, or two beside each other, so many steps before the end."""
     page = browser.new_page(
         viewport={"width": 1440, "height": height}, color_scheme=scheme, reduced_motion="reduce"
     )
@@ -53,9 +53,7 @@ def take(
         page.locator(".toggle", has_text="All children").locator("input").check()
         page.locator("h1").click()
     page.mouse.move(5, 5)
-    picture = Image.open(io.BytesIO(page.screenshot()))
-    picture.quantize(256).save(IMAGES / f"{name}.png", optimize=True)
-    page.close()
+    save(page, name)
 
 
 def take_grids(browser: Any) -> None:
@@ -77,11 +75,9 @@ def take_grids(browser: Any) -> None:
         page.goto(page_file.as_uri())
         page.locator(".grid").first.wait_for()
         page.keyboard.press("Home")
-        for _ in range([step.round for step in steps].index(1)):
+        for _ in range([getattr(step, "round", 0) for step in steps].index(1)):
             page.keyboard.press("ArrowRight")
-        picture = Image.open(io.BytesIO(page.screenshot()))
-        picture.quantize(256).save(IMAGES / "viewer-grids.png", optimize=True)
-        page.close()
+        save(page, "viewer-grids")
 
 
 def main() -> None:
@@ -92,17 +88,8 @@ def main() -> None:
         sync_playwright() as play,
     ):
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        take(browser, live, "viewer-search", "dark", method="s3", against="", back=6, height=1210)
-        take(
-            browser,
-            live,
-            "viewer-compare",
-            "light",
-            method="revise",
-            against="best_of_k",
-            back=0,
-            height=1095,
-        )
+        take(browser, live, "viewer-search", "dark", "s3", "", 6, 1210)
+        take(browser, live, "viewer-compare", "light", "revise", "best_of_k", 0, 1095)
         take_grids(browser)
         browser.close()
 
