@@ -93,30 +93,22 @@ def test_generate_as_json_with_a_trace(run: Run, tmp_path: Path) -> None:
     assert replayed.text == result["text"]
 
 
-def test_a_small_model_knows_its_tasks_by_their_form_and_says_so(run: Run) -> None:
+def test_a_small_model_knows_its_tasks_by_their_form(run: Run) -> None:
     (_, known, _), (_, named, _) = (
         run("generate", f" {QUESTION}\n", *SMALL, "--json", *task)
         for task in ((), ("--task", "countdown"))
     )
     assert json.loads(known)["task"] == "countdown"
     assert json.loads(known)["answer"] == json.loads(named)["answer"]
-    code, out, err = run("generate", "hello")
-    assert (code, out) == (2, "")
-    assert err.count("s3dlm generate") == 5
-    assert "hello" in err
-    assert "--task none" in err
 
 
 def test_prompts_and_texts_with_holes_may_come_from_standard_input(run: Run) -> None:
-    code, out, err = run(
-        "generate", "-", "--quiet", "--timings", "--task", "none", *SMALL, stdin="why?"
-    )
+    ask = ["generate", "-", "--task", "none", *SMALL]
+    code, out, err = run(*ask, "--quiet", "--timings", stdin="why?")
     assert (code, bool(out.strip())) == (0, True)
     assert "loading" not in err
     assert all(name in err for name in ("forward", "sampling", "verifier", "search"))
-    _, piped, _ = run(
-        "generate", "-", "--json", "--task", "none", *SMALL, stdin="why?\n"
-    )  # as echo writes it
+    piped = run(*ask, "--json", stdin="why?\n")[1]  # as echo writes it
     assert json.loads(piped)["question"] == "why?"
     _, out, _ = run("generate", "--infill", "-", "--quiet", *SMALL, stdin="ab[[3]]cd\n")
     assert out.startswith("ab")
@@ -162,10 +154,7 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --model tinny --dry-run --out x", ["model='tinny' is unknown"]),
         ("generate x --method s3 --method revise", ["generate takes one"]),
         ("generate x --task chain --task countdown", ["generate takes one"]),
-        (
-            "generate x --method best_of_k --lam 3",
-            ["lam=3.0 is not a setting of method='best_of_k'"],
-        ),
+        ("generate x --method best_of_k --lam 3", ["lam=3.0 is not a setting of method='best_of_k'"]),
         ("generate x --load dtyp=float32", ["did you mean 'dtype'"]),
         ("generate x --load compile=maybe", ["true or false"]),
         ("generate x --task nowhere.jsonl:gsm8k", ["nowhere.jsonl does not exist"]),
@@ -206,12 +195,10 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --dry-run --run gpu=H100=x --out x", ["CARD=DOLLARS"]),
         (
             f"generate {QUESTION!r} --trace no/such/folder --gen-length 8 --steps 8 --block-length 8",
-            [
-                "s3dlm: no/such/folder cannot be written: No such file or directory; give another path"
-            ],
+            ["s3dlm: no/such/folder cannot be written: No such file or directory; give another path"],
         ),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_one_clear_line(run: Run, arguments: str, words: list[str]) -> None:
     code, _, err = run(*shlex.split(arguments))
     assert code == 2
@@ -226,11 +213,19 @@ def test_the_help_has_a_whole_sentence_for_every_command(run: Run) -> None:
     assert all(line.endswith(".") and not line.endswith("...") for line in commands)
 
 
-def test_a_question_that_no_task_has_is_answered_with_some_that_can_be_asked(run: Run) -> None:
-    code, _, err = run("generate", "hello")
-    assert (code, err.count("\n  s3dlm generate ")) == (2, 5)
+def test_no_question_and_one_that_no_task_has_are_answered_with_some_that_can_be_asked(
+    run: Run,
+) -> None:
+    code, out, err = run("generate", "hello")
+    assert (code, out, err.count("\n  s3dlm generate ")) == (2, "", 5)
+    assert "'hello'" in err
+    assert "--task none" in err
     *_, last = run("generate", "." * 81)
     assert last.endswith("--model sudoku9 knows it\n")
+    code, out, err = run("generate")
+    assert (code, out) == (2, "")
+    assert err.startswith("s3dlm: ask a question, for example:\n  s3dlm generate '")
+    assert "--task gsm8k --model some/model" in run("generate", "--model", "some/model")[2]
     puzzles = run("generate", "1234", "--model", "sudoku9")[2].splitlines()[2:-1]
     assert puzzles
     assert all(line.endswith(" --model sudoku9") for line in puzzles)
@@ -254,23 +249,18 @@ def test_messages_in_a_terminal_break_between_words(
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     cli._tell("a message of some words\n  s3dlm generate 'a long question'")
-    assert capsys.readouterr().err.splitlines() == [
-        "a message of some",
-        "words",
-        "  s3dlm generate 'a long question'",
-    ]
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["a message of some", "words", "  s3dlm generate 'a long question'"]
 
 
 def test_what_is_here_is_listed(run: Run) -> None:
     assert set(json.loads(run("list", "methods", "--json")[1])) == set(s3dlm.settings.METHODS)
-    for what, names in {
-        "methods": [*s3dlm.settings.METHODS], "models": ["tiny"], "tasks": ["countdown"],
-        "verifiers": ["checker"],
-    }.items():  # fmt: skip
+    names = {"methods": [*s3dlm.settings.METHODS], "models": ["tiny"], "tasks": ["countdown"]}
+    for what, some in {**names, "verifiers": ["checker"]}.items():
         for more in ([], ["--json"]):
             code, out, _ = run("list", what, *more)
             assert code == 0
-            assert all(name in out for name in names)
+            assert all(name in out for name in some)
 
 
 def test_control_c_ends_cleanly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,13 +324,6 @@ def test_a_paced_board_passes_on_every_event_and_error() -> None:
     assert all(a is b for a, b in zip(shown, events, strict=True))
 
 
-def test_without_a_question_generate_shows_some(run: Run) -> None:
-    code, out, err = run("generate")
-    assert (code, out) == (2, "")
-    assert err.startswith("s3dlm: ask a question, for example:\n  s3dlm generate '")
-    assert "--task gsm8k --model some/model" in run("generate", "--model", "some/model")[2]
-
-
 def test_help_imports_nothing_heavy() -> None:
     code = f"import sys; sys.argv = ['s3dlm', '--help']; {MAIN}"
     done = subprocess.run(
@@ -356,24 +339,16 @@ def test_the_version_is_the_packages(run: Run) -> None:
     assert run("--version")[1] == f"s3dlm {s3dlm.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
+def test_the_shell_completes_commands_and_names(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_S3DLM_COMPLETE", "complete_bash")
+    for words, offered in (
         ("s3dlm gen", "generate"),
         ("s3dlm generate --method top", "top_n"),
         ("s3dlm eval --task chain,count", "chain,countdown"),
-    ],
-)
-def test_the_shell_completes_commands_and_names(words: str, offered: str) -> None:
-    asked = {"_S3DLM_COMPLETE": "complete_bash", "COMP_WORDS": words}
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.argv = ['s3dlm']; {MAIN}"],
-        env={**os.environ, **asked, "COMP_CWORD": str(len(words.split()) - 1)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert offered in done.stdout.split(), done.stderr
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        assert offered in run()[1].split()
 
 
 @pytest.mark.parametrize("command", ["generate '?'", "report no-such-folder"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
@@ -95,8 +94,7 @@ def unscored(live: Live) -> int:
 
 def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:
     judge = Batched()
-    limits = patient()
-    with serving(limits=limits, verifiers={"batched": judge}) as live:
+    with serving(verifiers={"batched": judge}) as live:
         batcher = live.scheduler._batcher
         stays = live.later("q", verifier="batched")
         wait_for(lambda: len(judge.calls) == 1)
@@ -131,9 +129,8 @@ def test_hung_verifiers_are_bounded_while_they_run(monkeypatch: pytest.MonkeyPat
             most = max(most, verifier_threads())
             concurrent.futures.wait(asked, timeout=0.02)
         codes = [code(future.result()) for future in asked]
-        assert codes.count((504, "verifier_timeout")) == share(
-            4
-        )  # one client leaves some to others
+        # One client leaves some to others.
+        assert codes.count((504, "verifier_timeout")) == share(4)
         assert codes.count((503, "verifier_stuck")) == 18 - share(4)
         assert live.ask("plain").status_code == 200
         released.set()
@@ -141,10 +138,11 @@ def test_hung_verifiers_are_bounded_while_they_run(monkeypatch: pytest.MonkeyPat
     assert most <= 4
 
 
-@pytest.fixture
-def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], threading.Event]]:
-    """What a server is built with whose verifier "judge" hangs for the prompt "hang", and the end of it.
-    A call that nobody waits for counts as hung at once."""
+@pytest.mark.parametrize(("places", "others"), [(1, 503), (4, 200)])
+def test_calls_that_hang_leave_places_to_other_verifiers_and_to_other_clients(
+    places: int, others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A call that nobody waits for counts as hung at once.
     monkeypatch.setattr(batching, "ENDING_SECONDS", -patient().verifier_seconds)
     released = threading.Event()
 
@@ -153,37 +151,20 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], thre
             assert released.wait(900)
         return 0.5
 
-    yield {"limits": patient(), "verifiers": {"judge": judge}}, released
-    released.set()
-
-
-def leave_hanging(live: Live, count: int) -> None:
-    """Clients of one address that leave calls which do not end."""
-    for more in range(1, count + 1):
-        with raw_post(live, "/v1/search", prompt="hang", verifier="judge"):
-            wait_for(lambda: verifier_threads() == more)  # noqa: B023
-        wait_for(lambda: live.scheduler._batcher.stuck == more)  # noqa: B023
-
-
-def test_a_hung_verifier_leaves_the_places_of_others(hung: Any) -> None:
-    options, _ = hung
-    limits = replace(options["limits"], verifier_calls=1)
-    with serving(**{**options, "limits": limits}) as live:
-        leave_hanging(live, 1)
+    transport = httpx.HTTPTransport(local_address="127.0.0.2")
+    limits = patient(verifier_calls=places)
+    with (
+        serving(limits=limits, verifiers={"judge": judge}) as live,
+        httpx.Client(base_url=live.url, transport=transport, timeout=900) as other,
+    ):
+        for more in range(1, share(places) + 1):  # clients of one address leave calls behind
+            with raw_post(live, "/v1/search", prompt="hang", verifier="judge"):
+                wait_for(lambda: verifier_threads() == more)  # noqa: B023
+            wait_for(lambda: live.scheduler._batcher.stuck == more)  # noqa: B023
         assert code(live.ask("x", verifier="judge")) == (503, "verifier_stuck")
         assert live.ask("x").status_code == 200
-        assert live.scheduler._batcher.stuck == 1
-
-
-def test_one_client_leaves_places_of_a_verifier_to_others(hung: Any) -> None:
-    options, released = hung
-    with serving(**options) as live:
-        leave_hanging(live, share(4))
-        assert code(live.ask("x", verifier="judge")) == (503, "verifier_stuck")
-        transport = httpx.HTTPTransport(local_address="127.0.0.2")
-        with httpx.Client(base_url=live.url, transport=transport, timeout=900) as other:
-            body = {"model": "fake", "prompt": "x", "verifier": "judge"}
-            assert other.post("/v1/completions", json=body).status_code == 200
+        body = {"model": "fake", "prompt": "x", "verifier": "judge"}
+        assert other.post("/v1/completions", json=body).status_code == others
         released.set()
         wait_for(lambda: verifier_threads() == 0)
         assert live.ask("x", verifier="judge").status_code == 200
@@ -246,26 +227,31 @@ def test_many_look_aheads_hold_nobody_up_and_end_with_their_client(
         wait_for(lambda: verifier_threads() == 0)
     assert len(wide) == 2
     assert max(sizes) <= score.PORTION
-    assert made == [
-        8,
-        64,
-    ]  # the first look-ahead of all, and of the step that is cut the first portion
+    # The first look-ahead of all, and of the step that is cut the first portion.
+    assert made == [8, 64]
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ZeroDivisionError("zebra")])
-def test_what_a_verifier_raises_is_an_error_at_once(
-    error: BaseException, caplog: pytest.LogCaptureFixture
-) -> None:
-    def raises(prompt: str, text: str, confidence: float | None) -> float:
-        raise error
+def test_what_a_verifier_raises_is_an_error_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    errors = {
+        "exits": SystemExit(3),
+        "stops": KeyboardInterrupt(),
+        "fails": ZeroDivisionError("zebra"),
+    }
+
+    def raising(error: BaseException) -> Any:
+        def raises(prompt: str, text: str, confidence: float | None) -> float:
+            raise error
+
+        return raises
 
     # Nobody waits for the time limit of verifiers: the test would fail by its own time limit.
-    limits = patient()
-    with serving(limits=limits, verifiers={"raises": raises}) as live:
-        answer = live.ask("question", verifier="raises")
-    assert code(answer) == (500, "verifier_failed")
-    assert "zebra" not in answer.text
-    assert f"{type(error).__name__}: {error}".rstrip(": ") in json.dumps(logged(caplog))
+    with serving(verifiers={name: raising(error) for name, error in errors.items()}) as live:
+        answers = [live.ask("question", verifier=name) for name in errors]
+    assert {code(answer) for answer in answers} == {(500, "verifier_failed")}
+    assert not any("zebra" in answer.text for answer in answers)
+    log = json.dumps(logged(caplog))
+    for error in errors.values():
+        assert f"{type(error).__name__}: {error}".rstrip(": ") in log
 
 
 @pytest.mark.parametrize("log_prompts", [False, True])
