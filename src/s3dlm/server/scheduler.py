@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from s3dlm.engine import Event, Job, Result
@@ -38,7 +38,6 @@ from s3dlm.server.reporting import (
 )
 
 JOIN_SECONDS = 5.0
-PROMPTS = 16  # of a request that are remembered while its choices are prepared
 TOKENIZER_THREADS = 2  # one slow prompt does not hold up the next
 
 
@@ -71,8 +70,7 @@ Tell = Callable[[Ticket, Event | Started], None]
 def _tokenises_once(tokenizer: Tokenizer) -> Tokenizer:
     """A tokenizer that remembers the prompts of one request; in all else it is the model's own."""
     once: Any = copy.copy(tokenizer)
-    once.chat = lru_cache(PROMPTS)(tokenizer.chat)
-    once.converse = lru_cache(PROMPTS)(tokenizer.converse)
+    once.chat, once.converse = cache(tokenizer.chat), cache(tokenizer.converse)
     return once  # type: ignore[no-any-return]
 
 
@@ -135,8 +133,10 @@ class Scheduler:
 
     def cancel(self, tickets: Iterable[Ticket]) -> None:
         """End searches: they leave the queue at once and the batch before its next pass."""
-        for ticket in tickets:
-            ticket.cancelled = True
+        with self._lock:
+            for ticket in tickets:
+                ticket.cancelled = True
+            self._waiting = [ticket for ticket in self._waiting if not ticket.cancelled]
         self._changed.set()
 
     def has_read(self, ticket: Ticket) -> None:
@@ -211,7 +211,8 @@ class Scheduler:
         while not self._stopped:
             self._changed.clear()  # first, so that nothing that happens during the round is missed
             self._busy_since = time.monotonic()
-            self._drop()
+            for key in [key for key, ticket in self._running.items() if ticket.cancelled]:
+                self._end(key, None)
             self._report(self._batcher.collect())
             self._start_waiting()
             if keys := self._fair.choose(self._demands()):
@@ -246,13 +247,6 @@ class Scheduler:
         self.metrics.forwards.inc()
         self._report(events)
 
-    def _drop(self) -> None:
-        """End what was cancelled."""
-        with self._lock:
-            self._waiting = [ticket for ticket in self._waiting if not ticket.cancelled]
-        for key in [key for key, ticket in self._running.items() if ticket.cancelled]:
-            self._end(key, None)
-
     def _start_waiting(self) -> None:
         """Start searches as long as there is room."""
         while len(self._running) < self.limits.running:
@@ -261,8 +255,7 @@ class Scheduler:
                     return
                 self._waiting.remove(ticket)
             prepared = ticket.prepared
-            if ticket.cancelled or prepared is None:
-                continue
+            assert prepared is not None  # `_next` chooses no other
             if isinstance(prepared, Exception):
                 ticket.tell(ticket, prepared)
                 continue
