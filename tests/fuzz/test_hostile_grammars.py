@@ -112,7 +112,7 @@ def ask(address: str, own: dict[str, Any], seed: int) -> tuple[int, str]:
 
 
 @pytest.mark.timeout(3600)
-@counts(24, 400)
+@counts(16, 400)
 def test_health_answers_within_a_second(server: tuple[int, str], count: int) -> None:
     (process, address), most = server, 0.0
     made = [*KNOWN, *(hostile(random.Random(seed)) for seed in range(count - len(KNOWN)))]

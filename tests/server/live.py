@@ -25,30 +25,21 @@ import s3dlm
 from s3dlm.models.base import Model
 from s3dlm.search.methods import find_method
 from s3dlm.server.app import create_app
-from s3dlm.server.limits import Limits, bind_socket, server_config
+from s3dlm.server.limits import bind_socket, server_config
 from s3dlm.server.reporting import JsonLines
 from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.service import Service
 from s3dlm.settings import Settings, has
 from tests.fakes import fake_model
+from tests.server.serve_fake import patient as patient
 
 SMALL = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 2, "branching": 2}
 # One step of it is more than asyncio and the kernel take unread.
 LARGE = {"gen_length": 400, "steps": 200, "block_length": 400, "particles": 16, "branching": 2}
 JSON = {"content-type": "application/json"}
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
+PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 ASK: dict[str, Any] = {"model": "fake", "messages": [{"role": "user", "content": QUESTION}]}
-
-# Nothing is judged by the clock: times that no busy machine needs.
-HOUR = dict.fromkeys(
-    ("seconds", "body_seconds", "verifier_seconds", "stall_seconds", "header_seconds",
-     "idle_seconds", "send_seconds"), 3600.0,
-)  # fmt: skip
-
-
-def patient(**own: Any) -> Limits:
-    """The limits of a server that cuts nobody for being slow, but for those that a test is about."""
-    return Limits(**{**HOUR, **own})
 
 
 class PlainClient(openai.DefaultHttpxClient):

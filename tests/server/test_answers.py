@@ -16,9 +16,8 @@ from s3dlm.settings import Settings, has
 from s3dlm.trace import TraceEncoder
 from s3dlm.verifier.base import Score, Verifier
 from tests.fakes import COUNTDOWN, events_of, fake_model
-from tests.server.live import ASK, QUESTION, SMALL, Live, alone, serving
+from tests.server.live import ASK, PUZZLE, QUESTION, SMALL, Live, alone, serving
 
-PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 LONG = {"gen_length": 60, "steps": 15, "block_length": 20}
 SHORT = {"gen_length": 24, "steps": 6, "block_length": 8}  # certain text comes block by block
 INFILL = "12 - 6 = [[1]]. <answer>[[5]]</answer>"

@@ -146,7 +146,7 @@ def test_nothing_a_fuzzer_sends_is_a_server_error(small: Live) -> None:
     for operation in (result.ok() for result in schema.get_all_operations()):
 
         @settings(
-            max_examples=8, deadline=None, database=None, derandomize=True,
+            max_examples=5, deadline=None, database=None, derandomize=True,
             suppress_health_check=list(HealthCheck), phases=[Phase.generate],
         )  # fmt: skip
         @given(case=operation.as_strategy())

@@ -18,7 +18,8 @@ from s3dlm.trace import read_trace
 from s3dlm.viewer.page import standalone
 from tests.evaluation.small_run import small_model, small_plan, write_task
 from tests.fakes import events_of, fake_model
-from tests.server.live import QUESTION, Live, serving
+from tests.server.live import PUZZLE, QUESTION, Live, serving
+from tests.server.test_door import KEY
 
 CHROMIUM = Path("/usr/bin/chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -35,7 +36,6 @@ SETTINGS = {
     "particles": 4,
     "branching": 2,
 }
-KEY = "a-key-of-some-length"
 LABELS = ("s3", "greedy", "best_of_k")  # not in the order of their names
 
 
@@ -356,7 +356,9 @@ def test_hover_prompt_gold_and_grade_of_a_recorded_run(page: Any, server: Live) 
         assert server.http.get(f"/v1/traces/{path}").status_code == 404
 
 
-def test_records_stand_in_the_runs_order_under_its_labels(page: Any, server: Live) -> None:
+def test_records_stand_in_the_runs_order_and_bring_their_questions_and_settings(
+    page: Any, server: Live
+) -> None:
     rows = open_records(page, server)
     shown = [(row.locator("b").inner_text()[2:], row.locator(".note").inner_text())
              for row in rows.all()]  # fmt: skip
@@ -368,10 +370,7 @@ def test_records_stand_in_the_runs_order_under_its_labels(page: Any, server: Liv
     words.fill("greedy zebra")
     assert rows.count() == 0
     assert page.get_by_text("No recorded search has all these words.").is_visible()
-
-
-def test_a_record_brings_its_question_and_settings(page: Any, server: Live) -> None:
-    rows = open_records(page, server)
+    words.fill("")
     page.keyboard.press("Escape")
     page.fill("#prompt", "an old question")
     unfold(page, "Recorded")
@@ -386,7 +385,7 @@ def test_a_record_brings_its_question_and_settings(page: Any, server: Live) -> N
     assert page.locator("input[name=seed]").input_value() == ""  # the default
 
 
-def test_menus_close_on_escape_and_on_a_click_outside(page: Any, server: Live) -> None:
+def test_menus_close_and_fit_a_phone(page: Any, server: Live) -> None:
     open_records(page, server)
     menus = page.locator(".menu:visible")
     page.keyboard.press("Escape")
@@ -397,11 +396,7 @@ def test_menus_close_on_escape_and_on_a_click_outside(page: Any, server: Live) -
     assert menus.count() == 1
     page.mouse.click(5, 800)
     assert menus.count() == 0
-
-
-def test_menus_fit_a_phone(page: Any, server: Live) -> None:
-    page.set_viewport_size({"width": 390, "height": 800})
-    page.goto(server.url)
+    page.set_viewport_size({"width": 390, "height": 800})  # a phone
     for name in ("History", "Recorded"):
         unfold(page, name)
         box = page.locator(".menu:visible").bounding_box()
@@ -422,22 +417,8 @@ def test_what_a_method_lacks_is_left_out(page: Any, server: Live) -> None:
     assert charts == [without, ["Score", *without]]
 
 
-def test_the_page_shows_the_nfe_of_the_result_and_why_it_ended(
-    page: Any, server: Live, tmp_path: Path
-) -> None:
-    header, *steps, result = server.lines(method="revise", rounds=3, budget=20)
-    page.goto(write_page([header, *steps, result], tmp_path).as_uri())
-    finished(page)
-    facts = page.locator(".sum")
-    assert f"{json.loads(result)['nfe']} passes" in facts.inner_text()
-    assert "budget" in facts.inner_text()
-    page.keyboard.press("ArrowLeft")
-    spent = json.loads(result)["nfe"] - json.loads(steps[-1])["nfe"]
-    assert f"{spent} passes" in facts.inner_text()
-
-
 def test_the_page_of_a_trace_shows_what_it_has(page: Any, server: Live, tmp_path: Path) -> None:
-    header, *steps, last = server.lines()
+    header, *steps, last = server.lines(method="revise", rounds=3, budget=20)
     sure = json.dumps({**json.loads(last), "p_correct": 0.83})
     page.goto(write_page([header, *steps, sure], tmp_path).as_uri())
     finished(page)
@@ -446,6 +427,11 @@ def test_the_page_of_a_trace_shows_what_it_has(page: Any, server: Live, tmp_path
         chart, column = page.locator(".chart").nth(number), page.locator(".small").nth(number)
         width = column.bounding_box()["width"]
         assert float(chart.get_attribute("width")) == pytest.approx(width, abs=2)
+    facts, whole = page.locator(".sum"), json.loads(last)["nfe"]
+    assert f"{whole} passes" in facts.inner_text()
+    assert "budget" in facts.inner_text()  # why it ended
+    page.keyboard.press("ArrowLeft")
+    assert f"{whole - json.loads(steps[-1])['nfe']} passes" in facts.inner_text()
     page.goto(write_page([header, steps[0], last], tmp_path).as_uri())
     finished(page)
     assert page.locator(".below").is_hidden()  # nothing is folded
@@ -549,9 +535,8 @@ def classes_of(page: Any) -> list[str]:
 
 
 def test_a_puzzle_is_asked_and_shown_as_a_grid_that_fills(page: Any) -> None:
-    puzzle = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
     with serving(s3dlm.load("sudoku9"), defaults={}) as live:
-        run(page, live, puzzle, Task="sudoku9_open", Method="s3")
+        run(page, live, PUZZLE, Task="sudoku9_open", Method="s3")
         cells = classes_of(page)
         assert len(cells) == 81
         assert cells.count("clue") == 30
@@ -567,11 +552,10 @@ def test_a_puzzle_is_asked_and_shown_as_a_grid_that_fills(page: Any) -> None:
 
 def test_doubles_and_cells_taken_back_can_be_seen(page: Any, tmp_path: Path) -> None:
     model = s3dlm.load("sudoku9")
-    puzzle = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
     settings = s3dlm.Settings.for_model(model, "baseline")
     path = tmp_path / "first.jsonl"
-    events = events_of(model, puzzle, settings=settings)
-    list(s3dlm.write_trace(path, model, events, question=puzzle, settings=settings))
+    events = events_of(model, PUZZLE, settings=settings)
+    list(s3dlm.write_trace(path, model, events, question=PUZZLE, settings=settings))
     header, *_, step, result = map(json.loads, path.read_text().splitlines())
     # As if the last step had ended with a double, and a second round had taken two digits back.
     header["columns"] = 9
