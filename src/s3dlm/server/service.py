@@ -56,51 +56,50 @@ class Recorded:
                     f"--runs {folder} is not a folder; give one that `s3dlm eval --run traces=N` wrote"
                 )
 
-    def files(self) -> dict[str, Path]:
-        """Every trace there is now, by the name under which it is offered."""
-        return {
-            f"{folder.resolve().name}/{path.stem}": path
-            for folder in self.folders
-            for path in sorted((folder / "traces").glob("*.jsonl"))
-        }
+    def files(self) -> dict[str, tuple[Path, str | None]]:
+        """Every trace there is now with its method's label, by the name under which it is offered: run by
+        run, and in each by task, problem and method, in the run's order."""
+        found: dict[str, tuple[Path, str | None]] = {}
+        for folder in self.folders:
+            placed = []
+            conditions = _conditions(folder)
+            for path in (folder / "traces").glob("*.jsonl"):
+                spec, _, sample = path.stem.partition("-")
+                # A trace that the manifest does not know comes last, under its method.
+                task, place, label = conditions.get(spec, (math.inf, 0, None))
+                placed.append(((task, sample, place, path.name), path, label))
+            for _, path, label in sorted(placed):
+                found[f"{folder.resolve().name}/{path.stem}"] = path, label
+        return found
 
     def listing(self) -> list[dict[str, Any]]:
-        """What is known of every trace before it is opened: run by run, and in each by task, problem
-        and method, in the run's order. Damaged ones are left out."""
-        conditions = {folder: _conditions(folder) for folder in self.folders}
-        runs, rows = list(conditions), []
-        for name, path in self.files().items():
-            run = path.parents[1]
-            spec, _, sample = path.stem.partition("-")
-            # A trace that the manifest does not know comes last, under its method.
-            task_place, place, label = conditions[run].get(spec, (math.inf, 0, None))
-            try:
+        """What is known of every trace before it is opened; damaged ones are left out."""
+        rows = []
+        for name, (path, label) in self.files().items():
+            with contextlib.suppress(RecordError, StopIteration, KeyError, TypeError):
                 _, header = next(read_json_lines(path, longest=LONGEST_HEADER))
                 row = {
                     "id": name,
                     "run": name.partition("/")[0],
-                    "sample": sample,
+                    "sample": path.stem.partition("-")[2],
                     "task": header["task"],
                     "method": header["settings"]["method"],
                     "label": label or header["settings"]["method"],
                     "question": header["question"],
                     "correct": header.get("correct"),
                 }
-            except (RecordError, StopIteration, KeyError, TypeError):
-                continue
-            rows.append(((runs.index(run), task_place, sample, place), row))
-        return [row for _, row in sorted(rows, key=lambda placed: placed[0])]
+                rows.append(row)
+        return rows
 
     def trace(self, name: str) -> bytes:
         """A trace for the page; a damaged one counts as missing."""
         with contextlib.suppress(KeyError, OSError, ValueError, TypeError):
-            path = self.files()[name]
-            condition = _conditions(path.parents[1]).get(path.stem.partition("-")[0])
-            return for_page(path.read_bytes(), **({"label": condition[2]} if condition else {}))
+            path, label = self.files()[name]
+            return for_page(path.read_bytes(), **({"label": label} if label else {}))
         raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
 
 
-def _conditions(folder: Path) -> dict[str, tuple[int, int, str]]:
+def _conditions(folder: Path) -> dict[str, tuple[float, int, str | None]]:
     """The places of the task and of the condition in a run's order, and the label, by the spec in the
     names of traces; empty if the manifest cannot be read."""
     try:

@@ -83,26 +83,21 @@ class ToolChoice(Strict):
 def grammar_of(body: Structured) -> Grammar | None:
     """The grammar that a request wants, if any."""
     wanted, outputs = body.response_format, body.structured_outputs or StructuredOutputs()
-    schema: Any = None
+    schemas: list[Any] = [outputs.json_, body.guided_json]
     if wanted is not None and wanted.type == "json_schema":
         if wanted.json_schema is None:
             message = "json_schema is missing in response_format"
             raise ApiError(400, message, param="response_format")
-        schema = wanted.json_schema.schema_
-    anything = (wanted is not None and wanted.type == "json_object") or outputs.json_object
-    kinds: tuple[tuple[Callable[[Any], Grammar], Any], ...] = (
-        (_json, schema),
-        (_json, {"type": "object"} if anything else None),
-        (_json, outputs.json_),
-        (_json, body.guided_json),
-        (partial(Grammar, "regex"), outputs.regex),
-        (partial(Grammar, "regex"), body.guided_regex),
-        (Grammar.choice, outputs.choice),
-        (Grammar.choice, body.guided_choice),
-        (partial(Grammar, "lark"), outputs.grammar),
-        (partial(Grammar, "lark"), body.guided_grammar),
+        schemas.append(wanted.json_schema.schema_)
+    if (wanted is not None and wanted.type == "json_object") or outputs.json_object:
+        schemas.append({"type": "object"})
+    kinds: tuple[tuple[Callable[[Any], Grammar], list[Any]], ...] = (
+        (_json, schemas),
+        (partial(Grammar, "regex"), [outputs.regex, body.guided_regex]),
+        (Grammar.choice, [outputs.choice, body.guided_choice]),
+        (partial(Grammar, "lark"), [outputs.grammar, body.guided_grammar]),
     )
-    found = [make(value) for make, value in kinds if value is not None]
+    found = [make(value) for make, values in kinds for value in values if value is not None]
     if len(found) > 1:
         raise ApiError(400, f"the request wants {len(found)} forms of answer at once; give one")
     return found[0] if found else None
