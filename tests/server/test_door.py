@@ -38,12 +38,7 @@ KEY = "a-key-of-some-length"
 @pytest.fixture(scope="module")
 def closed() -> Iterator[Live]:
     """A server with everything shut that can be."""
-    with serving(
-        api_key=KEY,
-        cors=["https://friend.example"],
-        hosts=LOCAL_NAMES,
-        limits=patient(body=5000),
-    ) as server:
+    with serving(api_key=KEY, cors=["https://friend.example"], hosts=LOCAL_NAMES) as server:
         yield server
 
 
@@ -75,13 +70,9 @@ def test_origins(closed: Live, live: Live) -> None:
         assert "access-control-allow-origin" not in refused.headers
 
 
-@pytest.mark.parametrize(
-    ("host", "status"), [("evil.example", 403), ("localhost:80", 200), ("[::1]:80", 200)]
-)
-def test_a_page_cannot_reach_a_local_server_under_its_own_name(
-    closed: Live, host: str, status: int
-) -> None:
-    assert closed.http.get("/health", headers={"host": host}).status_code == status
+def test_a_page_cannot_reach_a_local_server_under_its_own_name(closed: Live) -> None:
+    for host, status in (("evil.example", 403), ("localhost:80", 200), ("[::1]:80", 200)):
+        assert closed.http.get("/health", headers={"host": host}).status_code == status
 
 
 def test_a_body_that_never_ends() -> None:
@@ -187,9 +178,8 @@ def test_metrics_count_what_happened() -> None:
     lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     values = {name: float(value) for name, value in lines}
     assert values['s3dlm_nfe_total{model="fake"}'] == usage["nfe"]
-    assert (
-        values['s3dlm_tokens_total{kind="completion",model="fake"}'] == usage["completion_tokens"]
-    )
+    completion = 's3dlm_tokens_total{kind="completion",model="fake"}'
+    assert values[completion] == usage["completion_tokens"]
     done = 's3dlm_requests_total{endpoint="/v1/completions",model="fake",status="%s"}'
     assert values[done % 200] == values[done % 400] == 1
     assert values['s3dlm_searches_total{method="s3",model="fake",outcome="finished"}'] == 1

@@ -75,15 +75,8 @@ def test_a_newcomer_does_not_catch_up_on_the_past() -> None:
 @pytest.mark.parametrize("verifier", ["paper", "self"])
 def test_a_small_request_does_not_wait_for_wide_ones(verifier: str) -> None:
     model, gate = held_model()
-    wide = {
-        "gen_length": 120,
-        "steps": 20,
-        "block_length": 120,
-        "particles": 16,
-        "branching": 4,
-        "look_aheads": 8,
-        "verifier": verifier,
-    }
+    sizes = {"gen_length": 120, "steps": 20, "block_length": 120, "particles": 16, "branching": 4}
+    wide = {**sizes, "look_aheads": 8, "verifier": verifier}
     small = {"gen_length": 24, "steps": 6, "block_length": 24, "particles": 1, "branching": 1}
     order: list[str] = []
     with serving(model, limits=patient(batch=64)) as live:
@@ -98,7 +91,7 @@ def test_a_small_request_does_not_wait_for_wide_ones(verifier: str) -> None:
         wait_for(lambda: sum(live.scheduler.load.values()) == 3)
         done.append(live.pool.submit(ask, "small", small))
         wait_for(lambda: sum(live.scheduler.load.values()) == 4)
-        wait_for(lambda: all(ticket.prepared for ticket in live.scheduler._waiting))
+        live.wait_for_queue(len(live.scheduler._waiting))
         gate.set()
         assert [future.result() for future in done] == [200] * 4
     assert order[0] == "small"

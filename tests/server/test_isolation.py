@@ -13,6 +13,7 @@ import pytest
 from s3dlm.models.base import Model
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.live import (
+    LARGE,
     SMALL,
     Gate,
     alone,
@@ -25,11 +26,11 @@ from tests.server.live import (
     serving,
     wait_for,
 )
+from tests.server.serve_fake import Panic
 
 POISON = "\x01"
 SECRET = f"the secret {POISON} question"
-# More than asyncio and the kernel take unread.
-LONG = {"gen_length": 200, "steps": 100, "block_length": 200, "particles": 8, "branching": 2}
+LONG = {**LARGE, "steps": 100, "particles": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +80,6 @@ def test_a_failing_prompt_harms_nobody_and_is_told_to_nobody(
     assert "question" not in log
 
 
-class Panic(BaseException):
-    """As a library that is not written in Python raises: no `Exception`."""
-
-
 class WatchedTokenizer(ByteTokenizer):
     """Counts prompts, holds back those that begin with "slow" until it is released, and panics."""
 
@@ -108,41 +105,29 @@ def watched() -> tuple[Model, WatchedTokenizer]:
 Watched = tuple[Model, WatchedTokenizer]
 
 
-def test_a_prompt_is_tokenised_once_for_all_its_choices(watched: Watched) -> None:
+def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenised(watched: Watched) -> None:
+    """And one that fits is tokenised once for all its choices."""
     model, tokenizer = watched
     with serving(model) as live:
         assert len(live.ask("question", n=16).json()["choices"]) == 16
-    assert tokenizer.seen == ["question"]
-
-
-def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenised(watched: Watched) -> None:
-    model, tokenizer = watched
-    with serving(model) as live:
         answer = live.ask("a" * 1_000_000, n=16)
         assert code(answer) == (400, "invalid_prompt")
         assert "at most 8192 characters" in answer.json()["error"]["message"]
         messages = [{"role": "user", "content": "a" * 5000} for _ in range(3)]
         chat = live.post("/v1/chat/completions", model="fake", messages=messages)
         assert code(chat) == (400, "invalid_prompt")
-    assert tokenizer.seen == []
+    assert tokenizer.seen == ["question"]
 
 
-def test_a_slow_tokenizer_holds_nobody_up(watched: Watched) -> None:
+def test_a_slow_tokenizer_holds_nobody_up_and_works_for_nobody_who_left(watched: Watched) -> None:
     model, tokenizer = watched
     with serving(model) as live:
-        slow = live.later("slow")
-        wait_for(lambda: tokenizer.seen == ["slow"])
+        slow = [live.later("slow a")]
+        wait_for(lambda: tokenizer.seen == ["slow a"])
         assert live.ask("other").status_code == 200
-        assert not slow.done()
-        tokenizer.released.set()
-        assert slow.result().status_code == 200
-
-
-def test_a_client_that_left_is_not_tokenised(watched: Watched) -> None:
-    model, tokenizer = watched
-    with serving(model) as live:
-        slow = [live.later(f"slow {name}") for name in "ab"]
-        wait_for(lambda: len(tokenizer.seen) == 2)  # both threads are busy
+        slow.append(live.later("slow b"))
+        wait_for(lambda: len(tokenizer.seen) == 3)  # both threads are busy
+        assert not any(each.done() for each in slow)
         with raw_post(live, "/v1/completions", model="fake", prompt="left"):
             wait_for(lambda: live.scheduler.load["waiting"] == 3)
         wait_for(lambda: live.scheduler.load["waiting"] == 2)

@@ -86,9 +86,8 @@ def test_a_client_that_leaves_the_queue_is_never_started() -> None:
         gate.set()
         assert first.result().status_code == 200
         live.wait_until_idle()
-        assert b's3dlm_queue_seconds_count{model="fake"} 1.0' in generate_latest(
-            live.service.metrics
-        )
+        told = generate_latest(live.service.metrics)
+        assert b's3dlm_queue_seconds_count{model="fake"} 1.0' in told
 
 
 def test_a_full_queue_says_when_to_come_back() -> None:
