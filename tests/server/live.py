@@ -99,9 +99,7 @@ class Live:
 
     def wait_for_queue(self, count: int) -> None:
         """Wait until so many searches are in the queue, all of them tokenised."""
-        wait_for(
-            lambda: [bool(each.prepared) for each in self.scheduler._waiting] == [True] * count
-        )
+        wait_for(lambda: [bool(each.prepared) for each in self.scheduler.waiting] == [True] * count)
 
 
 def text(answer: httpx.Response) -> str:

@@ -91,7 +91,7 @@ def test_a_small_request_does_not_wait_for_wide_ones(verifier: str) -> None:
         wait_for(lambda: sum(live.scheduler.load.values()) == 3)
         done.append(live.pool.submit(ask, "small", small))
         wait_for(lambda: sum(live.scheduler.load.values()) == 4)
-        live.wait_for_queue(len(live.scheduler._waiting))
+        live.wait_for_queue(len(live.scheduler.waiting))
         gate.set()
         assert [future.result() for future in done] == [200] * 4
     assert order[0] == "small"

@@ -149,7 +149,7 @@ def test_a_client_that_never_reads_pauses_its_search() -> None:
     with serving(limits=limits, send_buffer=4096) as live:
         with raw_post(live, "/v1/search", prompt="x", **LONG):
             wait_for(lambda: live.scheduler.load["running"] == 1)
-            (ticket,) = live.scheduler._running.values()
+            (ticket,) = live.scheduler.running.values()
             wait_for(lambda: ticket.told - ticket.read >= limits.unread)
             # Many passes for others, in which this search could take part.
             assert live.ask("other", **LONG).status_code == 200

@@ -68,7 +68,7 @@ def test_a_client_that_leaves_ends_its_search(stream: bool) -> None:
     with serving(model) as live:
         with raw_post(live, "/v1/completions", model="fake", prompt="x", **SLOW, stream=stream):
             wait_for(lambda: live.scheduler.load["running"] == 1)
-            (ticket,) = live.scheduler._running.values()
+            (ticket,) = live.scheduler.running.values()
         wait_for(lambda: ticket.cancelled)
         gate.set()
         live.wait_until_idle()
@@ -139,7 +139,7 @@ def test_only_a_proxy_that_is_named_says_who_asks(proxies: list[str], clients: s
             told = {"X-Forwarded-For": f"1.2.3.{place}, 10.0.0.{place}"}
             live.pool.submit(live.http.post, "/v1/completions", json=body, headers=told)
         wait_for(lambda: sum(live.scheduler.load.values()) == 2)
-        tickets = [*live.scheduler._waiting, *live.scheduler._running.values()]
+        tickets = [*live.scheduler.waiting, *live.scheduler.running.values()]
         assert {ticket.client for ticket in tickets} == clients
         gate.set()
         live.wait_until_idle()
@@ -160,8 +160,8 @@ def test_the_memory_of_searches_is_bounded_for_each_and_for_all() -> None:
         (ticket,) = queue.submit([job], lambda *_: None, watched=False, client=client)
         ticket.prepared = prepare(model, job)
     queue._start_waiting()
-    assert [ticket.client for ticket in queue._running.values()] == ["a", "b", "c", "e"]
-    assert [ticket.client for ticket in queue._waiting] == ["a", "d"]
+    assert [ticket.client for ticket in queue.running.values()] == ["a", "b", "c", "e"]
+    assert [ticket.client for ticket in queue.waiting] == ["a", "d"]
 
 
 def test_sigterm_lets_running_requests_finish(tmp_path: Path) -> None:

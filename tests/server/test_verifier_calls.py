@@ -87,15 +87,13 @@ def test_searches_share_a_verifier_call_that_holds_nobody_else_up() -> None:
 
 def unscored(live: Live) -> int:
     """Searches that wait for scores."""
-    return sum(
-        isinstance(each.request, Verify) for each in live.scheduler._batcher.running.values()
-    )
+    return sum(isinstance(each.request, Verify) for each in live.scheduler.batcher.running.values())
 
 
 def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:
     judge = Batched()
     with serving(verifiers={"batched": judge}) as live:
-        batcher = live.scheduler._batcher
+        batcher = live.scheduler.batcher
         stays = live.later("q", verifier="batched")
         wait_for(lambda: len(judge.calls) == 1)
         job = Job("left", None, Settings.from_json({"method": "s3", **SMALL}), verifier=judge)
@@ -160,7 +158,7 @@ def test_calls_that_hang_leave_places_to_other_verifiers_and_to_other_clients(
         for more in range(1, share(places) + 1):  # clients of one address leave calls behind
             with raw_post(live, "/v1/search", prompt="hang", verifier="judge"):
                 wait_for(lambda: verifier_threads() == more)  # noqa: B023
-            wait_for(lambda: live.scheduler._batcher.stuck == more)  # noqa: B023
+            wait_for(lambda: live.scheduler.batcher.stuck == more)  # noqa: B023
         assert code(live.ask("x", verifier="judge")) == (503, "verifier_stuck")
         assert live.ask("x").status_code == 200
         body = {"model": "fake", "prompt": "x", "verifier": "judge"}
@@ -187,9 +185,9 @@ def test_an_abandoned_call_ends_before_its_next_text_and_gives_up_its_place(
     with serving(limits=limits, verifiers={"judge": judge}) as live:
         with raw_post(live, "/v1/search", prompt="slow", verifier="judge", **WIDE):
             wait_for(lambda: len(slow) == 2)
-        wait_for(lambda: live.scheduler._batcher.stuck == 1)
+        wait_for(lambda: live.scheduler.batcher.stuck == 1)
         waits = live.later("fast", verifier="judge")
-        wait_for(lambda: live.scheduler._batcher._waiting())
+        wait_for(lambda: live.scheduler.batcher.pending())
         may_score.release()  # one text: the others of its step are not begun
         assert waits.result().status_code == 200
     assert len(slow) == 2
@@ -209,7 +207,7 @@ def test_many_look_aheads_hold_nobody_up_and_end_with_their_client(
 
     def held(request: score.Verify, rows: Any) -> Any:
         if rows[0][0] == "wide":
-            asked = [each.request for each in [*live.scheduler._batcher.running.values()]]
+            asked = [each.request for each in [*live.scheduler.batcher.running.values()]]
             sizes.update(len(each.texts) for each in asked if isinstance(each, score.Verify))
             wide.append(rows[0][1])
             assert may_score.acquire(timeout=900)

@@ -160,13 +160,13 @@ class ServerBatcher(Batcher):
 
     def patience(self) -> float:
         """Seconds until a call is late, or a search that waits for a place may have one."""
-        if self._waiting():
+        if self.pending():
             return PLACE_SECONDS
         since = min((call.since for call in self.calls.values()), default=math.inf)
         late = since + self.limits.verifier_seconds - time.monotonic()
         return min(max(late, 0.001), IDLE_SECONDS)
 
-    def _waiting(self) -> dict[object, dict[int, Verify]]:
+    def pending(self) -> dict[object, dict[int, Verify]]:
         """Requests to verifiers that are not at work, by verifier; those that cannot share a call by
         themselves."""
         busy = {call.group for call in self.calls.values()}
@@ -193,7 +193,7 @@ class ServerBatcher(Batcher):
                 events.append((key, ApiError(504, message, code="verifier_timeout")))
         self._abandoned = [call for call in self._abandoned if call.replies is None]
         hung_since = late_since - ENDING_SECONDS
-        for group, requests in self._waiting().items():
+        for group, requests in self.pending().items():
             verifier = next(iter(requests.values())).verifier
             pool = verifier.name or type(verifier).__name__
             calls = {call for call in (*self.calls.values(), *self._abandoned) if call.pool == pool}

@@ -87,18 +87,18 @@ class Scheduler:
         self._stopped = False
         self._lock = threading.Lock()  # of the queue
         self._changed = threading.Event()  # there may be something to do
-        self._waiting: list[Ticket] = []
-        self._running: dict[int, Ticket] = {}
-        self._batcher = ServerBatcher(model, self._changed.set, limits)
+        self.waiting: list[Ticket] = []
+        self.running: dict[int, Ticket] = {}
+        self.batcher = ServerBatcher(model, self._changed.set, limits)
         self._fair = FairShare(limits.batch)
         self._requests = itertools.count()
         self._unprepared: queue.SimpleQueue[Sequence[Ticket]] = queue.SimpleQueue()
         self._busy_since: float | None = None
         self._latency = 1.0  # seconds a search took lately, for Retry-After
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        metrics.waiting.set_function(lambda: len(self._waiting))
-        metrics.running.set_function(lambda: len(self._running))
-        metrics.stuck.set_function(lambda: self._batcher.stuck)
+        metrics.waiting.set_function(lambda: len(self.waiting))
+        metrics.running.set_function(lambda: len(self.running))
+        metrics.stuck.set_function(lambda: self.batcher.stuck)
 
     # --- called from any thread
 
@@ -118,8 +118,8 @@ class Scheduler:
                 raise engine_failed()
             if self.draining:
                 raise shutting_down()
-            everyone, seconds = len(self._waiting), math.ceil(self._latency)
-            own = sum(ticket.client == client for ticket in self._waiting)
+            everyone, seconds = len(self.waiting), math.ceil(self._latency)
+            own = sum(ticket.client == client for ticket in self.waiting)
             for whose, waiting, most in (
                 ("the queue is", everyone, self.limits.waiting),
                 ("your share of the queue is", own, share(self.limits.waiting)),
@@ -127,7 +127,7 @@ class Scheduler:
                 if waiting + len(tickets) > most:
                     message = f"{whose} full: {waiting} searches wait; try again in {seconds} s"
                     raise ApiError(429, message, code="queue_full", retry_after=seconds)
-            self._waiting.extend(tickets)
+            self.waiting.extend(tickets)
         self._unprepared.put(tickets)
         return tickets
 
@@ -136,7 +136,7 @@ class Scheduler:
         with self._lock:
             for ticket in tickets:
                 ticket.cancelled = True
-            self._waiting = [ticket for ticket in self._waiting if not ticket.cancelled]
+            self.waiting = [ticket for ticket in self.waiting if not ticket.cancelled]
         self._changed.set()
 
     def has_read(self, ticket: Ticket) -> None:
@@ -158,7 +158,7 @@ class Scheduler:
     @property
     def load(self) -> dict[str, int]:
         """Searches waiting and running."""
-        return {"waiting": len(self._waiting), "running": len(self._running)}
+        return {"waiting": len(self.waiting), "running": len(self.running)}
 
     @property
     def idle(self) -> bool:
@@ -201,8 +201,8 @@ class Scheduler:
             last = engine_failed()
             self.failed = True
         with self._lock:
-            left = [*self._waiting, *self._running.values()]
-            self._waiting, self._running = [], {}
+            left = [*self.waiting, *self.running.values()]
+            self.waiting, self.running = [], {}
         for ticket in left:
             ticket.tell(ticket, last)
 
@@ -211,29 +211,28 @@ class Scheduler:
         while not self._stopped:
             self._changed.clear()  # first, so that nothing that happens during the round is missed
             self._busy_since = time.monotonic()
-            for key in [key for key, ticket in self._running.items() if ticket.cancelled]:
+            for key in [key for key, ticket in self.running.items() if ticket.cancelled]:
                 self._end(key, None)
-            self._report(self._batcher.collect())
+            self._report(self.batcher.collect())
             self._start_waiting()
             if keys := self._fair.choose(self._demands()):
                 self._forward(keys)
             else:
                 self._busy_since = None
-                self._changed.wait(self._batcher.patience())
+                self._changed.wait(self.batcher.patience())
 
     def _demands(self) -> list[Demand]:
         """Searches that are ready for a pass and whose reader keeps up."""
         return [
             Demand(key, ticket.client, ticket.request, search.rows)
-            for key, search in self._batcher.running.items()
-            if (ticket := self._running[key]).told - ticket.read < self.limits.unread
-            and search.rows
+            for key, search in self.batcher.running.items()
+            if (ticket := self.running[key]).told - ticket.read < self.limits.unread and search.rows
         ]
 
     def _forward(self, keys: Sequence[int]) -> None:
-        total = sum(self._batcher.running[key].rows for key in keys)
+        total = sum(self.batcher.running[key].rows for key in keys)
         try:
-            events = self._batcher.step(keys)
+            events = self.batcher.step(keys)
         except Exception as error:
             log("forward pass failed", level=logging.ERROR, with_traceback=True, searches=len(keys))
             if len(keys) == 1:
@@ -249,23 +248,23 @@ class Scheduler:
 
     def _start_waiting(self) -> None:
         """Start searches as long as there is room."""
-        while len(self._running) < self.limits.running:
+        while len(self.running) < self.limits.running:
             with self._lock:
                 if (ticket := self._next()) is None:
                     return
-                self._waiting.remove(ticket)
+                self.waiting.remove(ticket)
             prepared = ticket.prepared
             assert prepared is not None  # `_next` chooses no other
             if isinstance(prepared, Exception):
                 ticket.tell(ticket, prepared)
                 continue
             try:
-                key = self._batcher.start(prepared, ticket.client)
+                key = self.batcher.start(prepared, ticket.client)
             except Exception as error:
                 log("start failed", level=logging.ERROR, with_traceback=True)
                 ticket.tell(ticket, error)
                 continue
-            self._running[key] = ticket
+            self.running[key] = ticket
             self.metrics.queued.observe(time.monotonic() - ticket.arrived)
             ticket.tell(ticket, Started(int(prepared.process.prompt.size)))
 
@@ -274,11 +273,11 @@ class Scheduler:
         gets at most half of the places and of the memory, so that others find some; a search for
         whose memo there is no room yet is not overtaken by others that need some."""
         running, held, memory = Counter[str](), Counter[str](), self.limits.memos << 20
-        for key, ticket in self._running.items():
+        for key, ticket in self.running.items():
             running[ticket.client] += 1
-            held[ticket.client] += self._batcher.running[key].run.memo.capacity
+            held[ticket.client] += self.batcher.running[key].run.memo.capacity
         room = memory - held.total()
-        for ticket in sorted(self._waiting, key=lambda ticket: running[ticket.client]):
+        for ticket in sorted(self.waiting, key=lambda ticket: running[ticket.client]):
             search, own = ticket.prepared, held[ticket.client]
             if search is None or running[ticket.client] >= max(1, self.limits.running // 2):
                 continue
@@ -291,7 +290,7 @@ class Scheduler:
 
     def _report(self, events: Iterable[tuple[int, Event]]) -> None:
         for key, event in events:
-            ticket = self._running.get(key)
+            ticket = self.running.get(key)
             if ticket is None:
                 continue
             if not isinstance(event, Step):
@@ -302,9 +301,9 @@ class Scheduler:
 
     def _end(self, key: int, event: Result | Exception | None) -> None:
         """Forget a search; its owner is told why, unless it left first."""
-        ticket = self._running.pop(key)
-        self._batcher.remove(key)
-        self._fair.keep((each.client, each.request) for each in self._running.values())
+        ticket = self.running.pop(key)
+        self.batcher.remove(key)
+        self._fair.keep((each.client, each.request) for each in self.running.values())
         outcome = "cancelled" if event is None else "failed"
         if isinstance(event, Result):
             outcome = "finished"
