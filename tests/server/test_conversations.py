@@ -13,7 +13,7 @@ from s3dlm.engine import Job, run
 from s3dlm.errors import PromptError
 from s3dlm.models import registry
 from s3dlm.models.base import Turn, quoted
-from s3dlm.models.tokenizer import TextTokenizer, load_tokenizer
+from s3dlm.models.tokenizer import load_tokenizer
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.live import QUESTION, SMALL, Live, alone, serving
@@ -61,12 +61,8 @@ def test_turns_keep_their_roles_and_order(talking: Talking) -> None:
     assert reply.usage is not None
     written = f"system:Be brief.|user:{QUESTION}|assistant:(12 - 6) * 4|user:Another way?\n"
     assert reply.usage.prompt_tokens == len(written)
-    job = Job(
-        "Another way?",
-        None,
-        Settings.from_json({"method": "s3", **SMALL}),
-        earlier=tuple(seen[-1][:-1]),
-    )
+    settings = Settings.from_json({"method": "s3", **SMALL})
+    job = Job("Another way?", None, settings, earlier=tuple(seen[-1][:-1]))
     *_, (_, result) = run(live.service.model, [job])
     assert isinstance(result, s3dlm.Result)
     assert reply.choices[0].message.content == result.text
@@ -81,9 +77,7 @@ def test_an_answer_can_be_sent_back_as_it_came(talking: Talking) -> None:
     assert seen[-1] == seen[-2]
 
 
-def test_instructions_and_earlier_turns_stand_before_a_task(
-    talking: Talking,
-) -> None:
+def test_instructions_and_earlier_turns_stand_before_a_task(talking: Talking) -> None:
     live, seen = talking
     ask(live, SYSTEM, USER, task="countdown")
     worded = s3dlm.tasks.get("countdown").render(QUESTION, "tiny").user
@@ -106,25 +100,8 @@ def test_a_model_that_knows_one_turn_gets_a_transcript(live: Live) -> None:
     assert quoted(turns) == "S\n\nUser: a\n\nAssistant: b\n\nUser: c"
 
 
-@pytest.fixture(scope="module")
-def tokenizer() -> TextTokenizer:
-    return load_tokenizer(registry.BUNDLED["tiny"])
-
-
-def test_the_shipped_template_writes_every_turn(tokenizer: TextTokenizer) -> None:
-    turns = [Turn("system", "S"), Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")]
-    assert tokenizer.decode(tokenizer.converse(turns, "d")) == (
-        "<|system|>S<|eot_id|><|user|>a<|eot_id|><|assistant|>b<|eot_id|><|user|>c<|eot_id|>"
-        "<|assistant|>d"
-    )
-    assert tokenizer.converse(turns[-1:]) == tokenizer.chat("c")
-
-
-def test_a_template_that_refuses_is_a_refused_prompt(
-    tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        tokenizer.inner, "chat_template", "{{ raise_exception('System role not supported') }}"
-    )
-    with pytest.raises(PromptError, match=r"System role not supported; ask in one"):
+def test_a_template_that_refuses_is_a_refused_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, refuses = load_tokenizer(registry.BUNDLED["tiny"]), "System role not supported"
+    monkeypatch.setattr(tokenizer.inner, "chat_template", f"{{{{ raise_exception('{refuses}') }}}}")
+    with pytest.raises(PromptError, match=rf"{refuses}; ask in one"):
         tokenizer.converse([Turn("system", "S"), Turn("user", "a")])

@@ -13,12 +13,15 @@ import pytest
 
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.engine import Job
+from s3dlm.job import prepare
 from s3dlm.search import score
 from s3dlm.search.score import Verify
 from s3dlm.server import batching
+from s3dlm.server.batching import ServerBatcher
 from s3dlm.server.limits import share
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score, Verifier
+from tests.fakes import fake_model
 from tests.server.live import (
     SMALL,
     Live,
@@ -91,21 +94,22 @@ def unscored(live: Live) -> int:
 
 
 def test_who_leaves_a_shared_verifier_call_leaves_it_alone() -> None:
-    judge = Batched()
-    with serving(verifiers={"batched": judge}) as live:
-        batcher = live.scheduler.batcher
-        stays = live.later("q", verifier="batched")
-        wait_for(lambda: len(judge.calls) == 1)
-        job = Job("left", None, Settings.from_json({"method": "s3", **SMALL}), verifier=judge)
-        leaves = live.scheduler.submit([job], lambda *_: None, watched=False)
-        wait_for(lambda: unscored(live) == 2)
-        live.scheduler.cancel(leaves)
-        wait_for(lambda: len(batcher.running) == 1)
-        judge.gate.set()
-        assert stays.result().status_code == 200
-        live.wait_until_idle()
-        assert (batcher.stuck, batcher.calls) == (0, {})
-    assert not any("left" in prompts for prompts in judge.calls)
+    judge, model, results = Batched(), fake_model(), list[Any]()
+    batcher = ServerBatcher(model, lambda: None, patient())
+    settings = Settings.from_json({"method": "s3", **SMALL})
+    for prompt in ("stays", "leaves"):
+        batcher.start(prepare(model, Job(prompt, None, settings, verifier=judge)))
+    batcher.step()
+    batcher.collect()
+    wait_for(lambda: judge.calls == [{"stays", "leaves"}])
+    batcher.remove(1)
+    assert batcher.stuck == 0  # somebody still waits for it
+    judge.gate.set()
+    while batcher.running:
+        results += [event for _, event in (batcher.step() if batcher.rows else batcher.collect())]
+    assert results[-1].text == alone("stays", verifier=judge).text
+    assert (batcher.stuck, batcher.calls) == (0, {})
+    assert not any("leaves" in prompts for prompts in judge.calls[1:])
 
 
 def verifier_threads() -> int:
