@@ -11,7 +11,7 @@ from s3dlm.answers.grading import GRADINGS, grade
 from s3dlm.verifier import for_task
 from s3dlm.verifier.weights import PAPER
 
-SIZE = 20_000
+SIZE = 10_000
 GOLDS = {"number": 18.0, "math": r"\frac12", "choice": "B", "expression": [[1, 2, 3], 6],
          "grid": "1234341221434321", "text": "yes"}  # fmt: skip
 PROMPTS = (

@@ -192,6 +192,7 @@ def test_the_answer_of_a_free_text():
     assert FreeText(QUESTION, FEW_SHOT + "The answer is 18 or 20.").derivation.answer is None
     twice = FreeText(QUESTION, FEW_SHOT + "The answer is 18. The final answer is 20.")
     assert twice.answers == {18.0, 20.0}
+    assert FreeText(QUESTION, "The answer is 9 * 2 = 18.").answers == {18.0}
 
 
 CHAIN = "Start with 8. Step 1: Divide by 2. Step 2: Add 13. Step 3: Multiply by 5."

@@ -122,7 +122,7 @@ def _with_braced_fracs(text: str) -> str:
 def countdown_expression(text: str) -> str:
     """Box ≻ whole text, LaTeX operators mapped, `= value` cut off."""
     content = boxed_or_everything(text) or text
-    for latex, sign in (("\\div", "/"), ("\\times", "*"), ("\\cdot", "*")):
+    for latex, sign in expressions.LATEX_SIGNS.items():
         content = content.replace(latex, sign)
     equation = _EQUATION.search(content)
     return equation[1].strip() if equation else content

@@ -16,10 +16,8 @@ MAX_LENGTH = 400
 MAX_MAGNITUDE = 1e15
 
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")"})
-_LATEX = {
-    "\\times": "*", "\\cdot": "*", "\\div": "/", "\\left": "", "\\right": "", "\\(": "", "\\)": "",
-    "$": "",
-}  # fmt: skip
+LATEX_SIGNS = {"\\times": "*", "\\cdot": "*", "\\div": "/"}
+_LATEX = LATEX_SIGNS | dict.fromkeys(("\\left", "\\right", "\\(", "\\)", "$"), "")
 _FRAC = re.compile(frac("([^{}]{1,80})", "([^{}]{1,80})"))
 _TOKEN = re.compile(rf"\s*(?:({UNSIGNED})|([-+*/()]))")
 _OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv}

@@ -11,6 +11,7 @@ import re
 from itertools import pairwise
 
 from s3dlm.answers.delimiters import END_TOKENS, MASK_TOKENS
+from s3dlm.answers.expressions import LATEX_SIGNS
 from s3dlm.answers.kinds import extract
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, frac, negative_at, numbers_in, to_float
 from s3dlm.verifier.parsed import ParsedText
@@ -37,7 +38,7 @@ _BACKWARDS = re.compile(
 _RESULT = re.compile(rf"\s*+(-?{UNSIGNED}%?)(\s{{0,3}}+.)?+", re.DOTALL)
 _STATED = re.compile(rf"=\s*+(-?{UNSIGNED})")
 _FRAC = re.compile(frac(rf"(-?{UNSIGNED})", rf"({UNSIGNED})"))
-_LATEX = (("\\times", "*"), ("\\cdot", "*"), ("\\div", "/"), ("\\%", "%"), ("\\$", ""), ("\\,", ""))
+_LATEX = LATEX_SIGNS | {"\\%": "%", "\\$": "", "\\,": ""}
 # What must not stand beside an equality: it would be a piece of something larger.
 _JOINED_BEFORE = frozenset("+-*/×÷−·^_)}]")
 _JOINED_AFTER = frozenset("+-*/×÷−·^_!({")
@@ -95,7 +96,7 @@ def chain_share(values: list[float]) -> float:
 def plain_arithmetic(text: str) -> str:
     """The text with LaTeX operators as ASCII ones and without currency signs."""
     if "\\" in text:
-        for latex, sign in _LATEX:
+        for latex, sign in _LATEX.items():
             text = text.replace(latex, sign)
         text = _FRAC.sub(r"\1/\2", text)
     text = text.replace("$", "")

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from s3dlm.answers.expressions import Term, from_terms
+from s3dlm.answers.expressions import LATEX_SIGNS, Term, from_terms
 from s3dlm.answers.numbers import UNSIGNED, frac, to_float
 
 MAX_TERMS = 40  # of one side: no honest line of reasoning is longer
@@ -43,8 +43,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _BOUNDARY = re.compile(r"(?<!\\)[.,:;!?](?=\s)|\n")
-_SIGN = {"×": "*", "·": "*", "x": "*", "X": "*", "\\times": "*", "\\cdot": "*", "÷": "/",
-         "\\div": "/", "−": "-", "–": "-"}  # fmt: skip
+_SIGN = LATEX_SIGNS | {"×": "*", "·": "*", "x": "*", "X": "*", "÷": "/", "−": "-", "–": "-"}
 _FUNCTIONS = frozenset(("sqrt", "log", "ln", "sin", "cos", "tan", "binom", "mod"))
 _BINDING = _FUNCTIONS | set("^_!{}")
 _LEAD_IN = {"so", "that", "since", "because", "and", "then", "thus", "hence", "have", "get"}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from s3dlm.extras.code.sandbox import CodeResult, Sandbox, SandboxLimits
 from s3dlm.extras.code.sandbox.confine import MECHANISMS
 from s3dlm.extras.code.sandbox.runner import PROTECTIONS, UNSAFE
 from s3dlm.extras.code.sandbox.values import decode, encode, equal_values
+from tests.extras.code import needs_sandbox
 from tests.extras.code.test_hostile import processes, with_command_line
 
 # Nothing here takes long; a busy machine may.
@@ -25,11 +27,10 @@ PATIENT = SandboxLimits(seconds=60)
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    one = Sandbox(PATIENT)
-    if missing := one.missing():
-        pytest.skip(f"this machine does not offer {missing}")
-    yield one
-    one.close()
+    with closing(Sandbox(PATIENT)) as one:
+        if missing := one.missing():
+            pytest.skip(f"this machine does not offer {missing}")
+        yield one
 
 
 VALUES = [
@@ -93,13 +94,11 @@ def test_what_was_computed_before_the_time_ran_out_is_kept(sandbox: Sandbox) -> 
     assert [one.error for one in outcomes] == ["", "took too long", "took too long"]
 
 
+@needs_sandbox
 def test_results_have_a_bound() -> None:
-    one = Sandbox(SandboxLimits(output_bytes=1000, seconds=60))
-    if one.missing():
-        pytest.skip("this machine does not offer all protections")
-    outcomes = one.evaluate("", ["'x' * 400", "'x' * 400", "'x' * 400", "1"])
+    with closing(Sandbox(SandboxLimits(output_bytes=1000, seconds=60))) as one:
+        outcomes = one.evaluate("", ["'x' * 400", "'x' * 400", "'x' * 400", "1"])
     assert [outcome.error for outcome in outcomes] == ["", "", *["returned too much"] * 2]
-    one.close()
 
 
 NODE = "class Node:\n    def __init__(self, v): self.v, self.next = v, None\n"
@@ -159,39 +158,31 @@ def test_a_launcher_that_was_killed_is_replaced(sandbox: Sandbox) -> None:
 def test_a_missing_protection_is_named_and_refused(
     without: tuple[str, ...], missing: set[str]
 ) -> None:
-    bare = Sandbox(without=without)
-    assert missing <= set(bare.missing())
-    words = r"no dangerous system calls .*seccomp: switched off.*allow_unprotected"
-    with pytest.raises(SandboxError, match=words):
-        bare.evaluate("", ["1"])
-    with pytest.raises(SandboxError, match=words):
-        bare.test("", "")
-    bare.close()
+    with closing(Sandbox(without=without)) as bare:
+        assert missing <= set(bare.missing())
+        words = r"no dangerous system calls .*seccomp: switched off.*allow_unprotected"
+        for call in (lambda: bare.evaluate("", ["1"]), lambda: bare.test("", "")):
+            with pytest.raises(SandboxError, match=words):
+                call()
 
 
-def test_the_risk_can_be_accepted() -> None:
+def test_the_risk_can_be_accepted_and_closing_ends_the_launcher() -> None:
     bare = Sandbox(PATIENT, without=MECHANISMS, allow_unprotected=True)
     assert bare.evaluate("", ["1 + 1", "[0] * 10 ** 12"])[0] == CodeResult(2)
     assert bare.evaluate("while True: pass", ["1"], seconds=0.3)[0].error == "took too long"
+    process = bare._running().process
+    bare.close()
+    assert process.returncode == 0
     bare.close()
 
 
 def test_without_a_filter_the_namespace_still_ends_everything() -> None:
-    one = Sandbox(PATIENT, without=("seccomp",), allow_unprotected=True)
-    if "namespaces" in one._running().off:
-        pytest.skip("this machine has no namespaces")
     source = "import os, time\ndef f():\n    if os.fork() == 0:\n        os.setsid()\n        time.sleep(60)\n    return 1"
-    assert one.evaluate(source, ["f()"]) == [CodeResult(1)]
-    assert processes(one) == []
-    one.close()
-
-
-def test_closing_ends_the_launcher(sandbox: Sandbox) -> None:
-    one = Sandbox()
-    process = one._running().process
-    one.close()
-    assert process.returncode == 0
-    one.close()
+    with closing(Sandbox(PATIENT, without=("seccomp",), allow_unprotected=True)) as one:
+        if "namespaces" in one._running().off:
+            pytest.skip("this machine has no namespaces")
+        assert one.evaluate(source, ["f()"]) == [CodeResult(1)]
+        assert processes(one) == []
 
 
 def test_nothing_outlives_a_parent_that_is_killed(sandbox: Sandbox) -> None:
