@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from s3dlm.cli.main import app
 from s3dlm.evaluation import gate
 from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
+from tests.models.checkpoints import edit_json
 
 QUESTIONS = ["What is 2 + 3?", "What is 4 + 5?"]
 
@@ -49,7 +51,31 @@ def test_a_model_that_is_right_passes(checkpoint: Path, recorded: Path, tmp_path
     assert "2 of 2 texts equal" in found["greedy texts"]["found"]
     assert "69.29%" in found["greedy texts"]["found"]
     assert all(size in found["speed"]["found"] for size in ("hour", "day", "full"))
-    assert found["prompts"]["verdict"] in ("pass", "not checked")
+    assert found["prompts"]["verdict"] == "pass"
+    assert found["prompts"]["found"].count("What is 2 + 3?") == 1  # prompts and ids are shown
+    assert "as transformers has them: " in found["prompts"]["found"]
+    recorded = edited(recorded, tmp_path / "other.jsonl")
+    words[words.index("--recorded") + 1] = str(recorded)
+    assert CliRunner().invoke(app, words).exit_code == 1
+
+
+def edited(recorded: Path, other: Path) -> Path:
+    """The same questions with other outputs."""
+    rows = [json.loads(line) for line in recorded.read_text().splitlines()]
+    other.write_text("".join(json.dumps({**row, "output": "no"}) + "\n" for row in rows))
+    return other
+
+
+def test_another_chat_template_is_noticed(checkpoint: Path, tmp_path: Path) -> None:
+    model = s3dlm.load(str(checkpoint), device="cpu", progress=False)
+    jobs = [gate._job(model, Sample("0", QUESTIONS[0], 5.0))]
+    assert gate._prompts(model, jobs)[0] == "pass"
+    other = shutil.copytree(checkpoint, tmp_path / "other")
+    told = json.loads((other / "tokenizer_config.json").read_text())["chat_template"]
+    edit_json(other / "tokenizer_config.json", chat_template=told.replace("user", "User", 1) + "!")
+    verdict, words = gate._prompts(replace(model, name=str(other)), jobs)
+    assert verdict == "differs"
+    assert "by transformers, other from number" in words
 
 
 def _again(model: s3dlm.Model, **_: str) -> s3dlm.Model:
@@ -59,9 +85,7 @@ def _again(model: s3dlm.Model, **_: str) -> s3dlm.Model:
 def test_another_text_and_another_network_are_noticed(
     checkpoint: Path, recorded: Path, tmp_path: Path
 ) -> None:
-    rows = [json.loads(line) for line in recorded.read_text().splitlines()]
-    other = tmp_path / "other.jsonl"
-    other.write_text("".join(json.dumps({**row, "output": "no"}) + "\n" for row in rows))
+    other = edited(recorded, tmp_path / "other.jsonl")
     model = s3dlm.load(str(checkpoint), device="cpu", dtype="bfloat16", progress=False)
     broken = s3dlm.load(str(checkpoint), device="cpu", progress=False)
     for _, tensor in broken.denoiser.tensors():

@@ -41,7 +41,7 @@ def lists_of(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
 
 # --- options
 ModelName = Annotated[
-    str, Option("--model", help="tiny or sudoku9 (bundled), a folder or a hub id.")
+    str, Option("--model", help="tiny, sudoku9 or noisy9 (bundled), a folder or a hub id.")
 ]
 Tasks = Annotated[
     Repeated,

@@ -108,11 +108,20 @@ def _prompts(model: Model, jobs: Sequence[Job]) -> tuple[str, str]:
             lambda pair: pair[0] == pair[1], zip(made, wanted, strict=False)
         )
         at = len(list(alike))
-        shown.append(
-            f"{len(made)} ids, equal" if made == wanted else
-            f"{len(made)} and {len(wanted)} ids, from {at} on {made[at : at + 8]} and {wanted[at : at + 8]}"
+        equal = "as transformers has them" if made == wanted else (
+            f"{len(wanted)} by transformers, other from number {at} on: {made[at : at + 8]} and {wanted[at : at + 8]}"
         )  # fmt: skip
-    return verdict, f"{model.defaults.wording}, beside transformers: {'; '.join(shown)}"
+        whole = text + prompt.prefill
+        shown.append(
+            f"  {whole[:48]!r} … {whole[-72:]!r}\n  {len(made)} ids, {equal}: {_ends(made)}"
+        )
+    return verdict, "\n".join([model.defaults.wording, *shown])
+
+
+def _ends(ids: Sequence[int]) -> str:
+    """The first and the last ids of a prompt."""
+    first, last = (" ".join(map(str, part)) for part in (ids[:8], ids[-8:]))
+    return f"{first} … {last}" if len(ids) > 16 else " ".join(map(str, ids))
 
 
 def _logits(model: Model, load: Callable[..., Model], job: Job) -> tuple[str, str]:

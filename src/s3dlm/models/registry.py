@@ -43,7 +43,8 @@ def check_model_name(name: str) -> None:
     """Refuse what can name no model, before anything is read or loaded."""
     names = [*KNOWN, *find_entry_points(ENTRY_POINTS)]
     if name not in names and "/" not in name and not Path(name).is_dir():
-        raise ModelError(unknown_name("model", name, names) + " A folder or a hub id will do, too")
+        wrong = unknown_name("model", name, names)
+        raise ModelError(wrong if wrong.endswith("?") else f"{wrong}, a folder or a hub id")
 
 
 def load(
