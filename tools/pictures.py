@@ -1,4 +1,4 @@
-"""README's pictures: python -m tools.pictures [chart] [moving]
+"""README's pictures: python -m tools.pictures [chart|moving]
 
 `chart` draws the five curves of README, over both costs, out of docs/images/five_curves.csv. That is what the frontier study
 wrote as figures/frontier.csv of the folder `runs/five` (docs/frontier.md has the commands). `moving` records a search
@@ -7,8 +7,8 @@ in the terminal's board and the viewer's example, frame by frame, as one GIF; it
 
 from __future__ import annotations
 
+import argparse
 import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,7 +90,7 @@ def moving() -> None:
 def terminal(page: Any) -> Iterator[tuple[Image.Image, int]]:
     """The board at every second step, in a terminal of 80 columns."""
     model = s3dlm.load("tiny", progress=False)
-    search = s3dlm.stream(model, QUESTION, particles=8, verifier="checker")
+    search = s3dlm.stream(model, QUESTION, method="s3", particles=8, verifier="checker")
     steps = list(search)
     drawn = board.Board(board.pieces_of(model), model.end_ids, TITLE, None, 80)
     pictures = [picture for event in (*steps, search.result) for picture in drawn.pictures(event)]
@@ -128,5 +128,11 @@ def shot(page: Any) -> Image.Image:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or ("chart", "moving"):
-        {"chart": chart, "moving": moving}[name]()
+    pictures = {"chart": chart, "moving": moving}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("picture", nargs="?", choices=pictures, help="which one; default: both")
+    chosen = parser.parse_args().picture
+    for picture in [chosen] if chosen else pictures:
+        pictures[picture]()
