@@ -156,7 +156,7 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("generate x --task chain --task countdown", ["generate takes one"]),
         ("generate x --method best_of_k --lam 3", ["lam=3.0 is not a setting of method='best_of_k'"]),
         ("generate x --load dtyp=float32", ["did you mean 'dtype'"]),
-        ("generate x --load compile=maybe", ["true or false"]),
+        ("generate x --load trust_remote_code=maybe", ["true or false"]),
         ("generate x --task nowhere.jsonl:gsm8k", ["nowhere.jsonl does not exist"]),
         ("generate ' ' --model nowhere", ["is empty; give a question"]),
         ("generate --infill x", ["has no hole", "[[16]]"]),

@@ -141,7 +141,7 @@ def test_blocks_of_bd3lm_checkpoints_and_by_hand(
 ) -> None:
     network = load(str(folder_of("a2d-qwen3", tmp_path / name)), block=given).denoiser
     assert network.causal_block == size
-    assert network.prefix_cache == (size is not None)
+    assert (network.reader() is None) == (size is None)
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
