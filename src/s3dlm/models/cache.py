@@ -145,7 +145,7 @@ class PrefixCache:
             width = max(part.shape[1] for part in parts)
             features = parts[0].new_zeros(len(rows), width, parts[0].shape[2])
             for group, part in zip(groups.values(), parts, strict=True):
-                features[torch.tensor(group, device=self.device), : part.shape[1]] = part
+                features[group, : part.shape[1]] = part
         return features, np.array([row.known for row in rows])
 
     def _run(self, rows: list[CachedRow]) -> Tensor:
