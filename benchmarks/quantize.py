@@ -17,9 +17,11 @@ from torch import Tensor
 
 import s3dlm
 from benchmarks.models import TASKS
-from benchmarks.prefix_cache import right
+from s3dlm import tasks
+from s3dlm.answers.grading import grade
 from s3dlm.evaluation.statistics import bootstrap
 from s3dlm.extras.quantize import QUANTIZATIONS, quantize_weights
+from s3dlm.models.base import Model
 from s3dlm.models.device import stored
 from s3dlm.models.folder import defaults_of
 from s3dlm.models.transformer import Transformer, TransformerConfig
@@ -36,6 +38,16 @@ def size(network: Transformer) -> int:
     """Bytes of the layers, embeddings and head left out."""
     named = stored(network.blocks.state_dict().items())
     return sum(tensor.nbytes for _, tensor in named)
+
+
+def right(model: Model, task: str, count: int, settings: Settings) -> list[bool]:
+    samples = tasks.load(tasks.get(task), prompt_style="tiny", limit=count).samples
+    questions = [sample.question for sample in samples]
+    results = s3dlm.generate_batch(model, questions, task=task, settings=settings)
+    return [
+        grade(task, result.text, sample.gold, question=sample.question) == 1.0
+        for sample, result in zip(samples, results, strict=True)
+    ]
 
 
 def logits(network: Transformer, tokens: Tensor) -> Tensor:

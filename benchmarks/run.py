@@ -169,18 +169,8 @@ def batched(model: Model, repeats: int) -> Iterable[Figure]:
 def options(model: Model, repeats: int) -> Iterable[Figure]:
     """What the options of `load` buy on this machine; above 1 is faster."""
     plain = search(model, TINY)
-    cached = search(s3dlm.load("tiny", prefix_cache=True), TINY)
-    yield ratio("s3, tiny: plain / prefix_cache", "", plain, cached, repeats)
     half = search(s3dlm.load("tiny", dtype="bfloat16"), TINY)
     yield ratio("s3, tiny: float32 / bfloat16", "", plain, half, max(4, repeats // 4))
-    try:
-        compiled = search(s3dlm.load("tiny", compile=True), TINY)
-        for index in range(8):  # lengths are compiled as they come
-            compiled(index)
-    except Exception as error:  # a machine without a compiler
-        print(f"torch.compile does not work here: {type(error).__name__}", flush=True)
-    else:
-        yield ratio("s3, tiny: plain / torch.compile", "", plain, compiled, repeats)
 
 
 def wide_figures(model: Model, repeats: int) -> Iterable[Figure]:

@@ -22,7 +22,7 @@ SHAPES: dict[str, dict[str, Any]] = {  # all that networks differ in
     "plain": {},
     "grouped": {"key_value_heads": 2, "qk_norm": True},
     "shifted": {"shift": True, "qkv_bias": True, "tied": True},
-    "shifted, cached": {"shift": True, "cache": True},
+    "shifted, block-causal": {"shift": True, "causal_block": 8},
     "block-causal": {"causal_block": 8, "key_value_heads": 2},
     "large vocabulary": {"vocabulary": 2048},
     "text only": {"text_vocabulary": 258},
@@ -34,7 +34,8 @@ SHAPES: dict[str, dict[str, Any]] = {  # all that networks differ in
 def random_network(
     kind: type[Transformer] = Transformer,
     *,
-    cache: bool | None = None,
+    cache: bool = True,
+    dual: int | None = None,
     std: float = 0.2,
     **shape: Any,
 ) -> Transformer:
@@ -47,7 +48,9 @@ def random_network(
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(float(parameter.ndim == 1), std, generator=random)
-    network.prefix_cache = network.prefix_cache if cache is None else cache
+    network.dual_cache = dual
+    if not cache:
+        network.reader = lambda: None  # type: ignore[method-assign]
     return network.requires_grad_(False).eval()
 
 

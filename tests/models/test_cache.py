@@ -1,9 +1,8 @@
-"""The prefix cache: exact for block-causal models, an option for others; the dual cache, an approximation;
-and the cache of whole rows, which changes the work and never the results. All the same in any batch."""
+"""The prefix cache of block-causal models, which is exact, and the dual cache of others, an approximation: both
+give the same in any batch."""
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 from typing import Any
 
@@ -16,7 +15,7 @@ import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.models import cache
 from s3dlm.models.base import Model
-from s3dlm.models.features import RowCache
+from s3dlm.models.cache import DualCache
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
@@ -32,12 +31,10 @@ QUESTIONS = [f"What is {i} + {i * i}?" + " Think." * (i % 3) for i in range(4)]
 def network(
     causal_block: int | None, *, cache: bool = False, shift: bool = False, dual: int | None = None
 ) -> Transformer:
-    made = random_network(
+    return random_network(
         width=64, layers=3, hidden=96, key_value_heads=2, qk_norm=True, causal_block=causal_block,
-        shift=shift, cache=cache,
+        shift=shift, cache=cache or dual is not None, dual=dual,
     )  # fmt: skip
-    made.dual_cache = dual
-    return made
 
 
 def model(causal_block: int | None, **how: Any) -> Model:
@@ -95,16 +92,13 @@ def test_in_a_block_causal_model_the_cache_changes_nothing(block: int, shift: bo
 
 
 @pytest.mark.parametrize("shift", [False, True])  # True: as in Dream
-@pytest.mark.parametrize(
-    ("how", "every"),
-    [({"cache": True}, 8), ({"dual": 0}, 8), ({"dual": 4}, 4), ({"dual": 3}, None), ({"dual": 1}, 1)],
-)  # fmt: skip
-def test_in_a_bidirectional_model_it_is_exact_where_a_row_is_run_whole(
-    how: dict[str, Any], every: int | None, shift: bool
+@pytest.mark.parametrize(("dual", "every"), [(0, 8), (4, 4), (3, None), (1, 1)])
+def test_the_dual_cache_is_exact_where_a_row_is_run_whole(
+    dual: int, every: int | None, shift: bool
 ) -> None:
     # Blocks open at every eighth step; three does not divide eight, so it counts anew there.
     expected = [step % 8 % (every or 3) == 0 for step in range(24)]
-    assert exact(network(None, shift=shift, **how), network(None, shift=shift)) == expected
+    assert exact(network(None, shift=shift, dual=dual), network(None, shift=shift)) == expected
 
 
 @pytest.mark.parametrize("block", [16, 32])
@@ -130,15 +124,13 @@ def test_a_block_causal_network_sees_no_later_block() -> None:
     assert not torch.equal(both_ways.encode(tokens)[:, :32], both_ways.encode(other)[:, :32])
 
 
-@pytest.mark.parametrize("how", [{"cache": True}, {"dual": 0}], ids=["prefix", "dual"])
-def test_only_what_follows_the_prefix_or_only_the_open_block_is_run(how: dict[str, Any]) -> None:
-    denoiser = network(None, **how)
+def test_the_dual_cache_runs_the_open_block_alone() -> None:
+    denoiser = network(None, dual=0)
     seen = watched(denoiser)
     forward = Forward(denoiser)
     for rows in revealing(2, np.arange(37)):
         forward([rows])
-    starts = (48, 32, 16) if "cache" in how else (BLOCK,) * 3
-    assert seen == [length for start in starts for length in (37 + 48, *[start] * 7)]
+    assert seen == [37 + 48, *[BLOCK] * 7] * 3
 
 
 @pytest.mark.parametrize("prompt_length", [32, 37])
@@ -176,10 +168,11 @@ def plain(result: Result) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     ("block", "how", "method"),
     [
-        (None, {"cache": True}, "s3"), (BLOCK, {"cache": True}, "particle_gibbs"),
-        (None, {"dual": 3}, "s3"), (None, {"dual": 3}, "revise"),
+        (BLOCK, {"cache": True}, "particle_gibbs"),
+        (None, {"dual": 3}, "s3"),
+        (None, {"dual": 3}, "revise"),
     ],
-)  # fmt: skip
+)
 def test_batched_is_unbatched_with_caches_too(
     block: int | None, how: dict[str, Any], method: str
 ) -> None:
@@ -192,7 +185,7 @@ def test_batched_is_unbatched_with_caches_too(
 def test_neither_small_batches_nor_a_full_cache_make_company_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cached = model(None, cache=True)
+    cached = model(None, dual=0)
     jobs = [s3dlm.Job(question, settings=SETTINGS) for question in QUESTIONS[:3]]
 
     def found(**options: int) -> list[object]:
@@ -201,12 +194,12 @@ def test_neither_small_batches_nor_a_full_cache_make_company_matter(
         return [plain(results[index]) for index in range(len(jobs))]
 
     assert found(max_tokens=200) == found()
-    monkeypatch.setattr(cache, "SEARCH_BYTES", 3 * network(None, cache=True).config.layers << 13)
+    monkeypatch.setattr(cache, "SEARCH_BYTES", 3 * network(None).config.layers << 13)
     assert found(max_tokens=200) == found()
 
 
 def test_a_search_leaves_nothing_behind() -> None:
-    forward = Forward(network(None, cache=True))
+    forward = Forward(network(None, dual=0))
     assert forward.prefixes is not None
     prompt, other = np.arange(20), np.arange(20)
     for rows in revealing(3, prompt)[:9]:
@@ -222,66 +215,18 @@ def test_a_search_leaves_nothing_behind() -> None:
 def test_caches_are_off_by_default_and_refused_where_they_cannot_work() -> None:
     tiny = s3dlm.load("tiny")
     assert Forward(tiny.denoiser).prefixes is None
-    assert tiny.denoiser.dual_cache is None
-    assert Forward(s3dlm.load("tiny", prefix_cache=True).denoiser).prefixes is not None
-    refused: tuple[dict[str, Any], ...] = (
-        {"prefix_cache": True, "compile": True}, {"dual_cache": 0, "block": 32},
-        {"dual_cache": 0, "prefix_cache": True}, {"dual_cache": 0, "compile": True},
-        {"dual_cache": -1}, {"dual_cache": True}, {"dual_cache": "x"},
+    refused: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("tiny", {"dual_cache": 0, "block": 32}), ("sudoku9", {"dual_cache": 0}),
+        ("tiny", {"dual_cache": -1}), ("tiny", {"dual_cache": True}), ("tiny", {"dual_cache": "x"}),
     )  # fmt: skip
-    for how in refused:
-        with pytest.raises(SettingsError, match=r"prefix_cache=True|dual_cache=.*from 0 up"):
-            s3dlm.load("tiny", **how)
+    for name, how in refused:
+        with pytest.raises(SettingsError, match=r"dual_cache=.*from 0 up"):
+            s3dlm.load(name, **how)
 
 
 def test_fast_is_a_cache_and_a_default() -> None:
     fast = s3dlm.load("tiny", fast=True)
-    assert fast.denoiser.dual_cache == 0
+    assert isinstance(fast.denoiser.reader(), DualCache)
     assert Settings.for_model(fast, "s3").decoding.reveal == "threshold"
     assert Settings.for_model(fast, "s3", reveal="schedule").decoding.reveal == "schedule"
-    blocks = s3dlm.load("tiny", fast=True, block=32)  # its own cache is exact
-    assert (blocks.denoiser.dual_cache, blocks.denoiser.prefix_cache) == (None, True)
-
-
-# --- whole rows
-
-COUNTDOWN = [
-    "Target: 24 Numbers: 6, 4, 12",
-    "Target: 10 Numbers: 2, 3, 4",
-]
-SMALL = {"gen_length": 64, "steps": 8, "temperature": 1.5}
-
-
-def answers(model: s3dlm.Model, settings: Settings) -> list[tuple[object, ...]]:
-    results = s3dlm.generate_batch(model, COUNTDOWN, task="countdown", settings=settings)
-    return [(one.text, one.nfe, [s.nll for s in one.survivors]) for one in results]
-
-
-def test_whatever_is_forgotten_results_are_the_same_to_the_bit_and_rows_are_encoded_once() -> None:
-    model = s3dlm.load("tiny")
-    for method in ("s3", "revise"):
-        settings = Settings(method=method, **SMALL)
-        expected = answers(model, settings)
-        for capacity in (1 << 30, 300_000, 0):
-            memory = RowCache(model.denoiser, capacity)
-            remembering = dataclasses.replace(model, denoiser=memory)
-            assert answers(remembering, settings) == expected
-            assert memory.bytes <= capacity
-            assert memory.asked == sum(nfe for _, nfe, _ in expected)  # type: ignore[misc]
-            if capacity == 1 << 30:
-                once = memory.encoded
-                assert answers(remembering, settings) == expected
-                assert memory.encoded == once
-
-
-def test_equal_rows_of_one_batch_and_rows_without_masks() -> None:
-    denoiser = s3dlm.load("tiny").denoiser
-    memory = RowCache(denoiser, 1 << 30)
-    tokens = torch.randint(4, 300, (5, 40), generator=torch.Generator().manual_seed(0))
-    tokens[:, 20:30] = denoiser.mask_id
-    tokens[3] = tokens[0]
-    tokens[4, 20:30] = 7
-    masked = tokens == denoiser.mask_id
-    with torch.inference_mode():
-        assert torch.equal(memory.encode(tokens)[masked], denoiser.encode(tokens)[masked])
-    assert (memory.asked, memory.encoded) == (5, 4)
+    assert s3dlm.load("tiny", fast=True, block=32).denoiser.reader().exact  # its own cache

@@ -155,7 +155,7 @@ def test_end_tokens_that_are_revealed_last() -> None:
 def test_with_guidance_batched_is_unbatched() -> None:
     """Also beside rows that are not guided, and with the cache that those use."""
     for block in (None, 8):
-        model = random_model(257, causal_block=block, cache=block is not None)
+        model = random_model(257, causal_block=block)
         asked = [
             s3dlm.Job(question, settings=Settings(
                 "s3", gen_length=16, steps=8, block_length=8, particles=2, temperature=1.0, guidance=scale

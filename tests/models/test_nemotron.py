@@ -100,7 +100,7 @@ def test_a_search_is_the_same_in_company() -> None:
 
 def test_what_cannot_be_computed_right_is_refused() -> None:
     model = in_bytes("nemotron")
-    with pytest.raises(ModelError, match="leave out guidance, compile and prefix_cache=False"):
+    with pytest.raises(ModelError, match="one device, and without guidance"):
         s3dlm.generate(model, "why?", gen_length=8, steps=8, guidance=1.0)
     with pytest.raises(ModelError, match="needs its blocks"):
         load(model.name, block=0)

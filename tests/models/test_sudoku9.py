@@ -15,7 +15,7 @@ from rich.console import Console
 import s3dlm
 from s3dlm import tasks
 from s3dlm.board import BLOCK, draw_search, pieces_of
-from s3dlm.errors import ModelError, PromptError, SettingsError
+from s3dlm.errors import ModelError, PromptError
 from s3dlm.models.base import Model
 from s3dlm.models.folder import BUNDLED
 from s3dlm.models.transformer import Transformer
@@ -86,8 +86,6 @@ def test_a_network_cannot_tell_cells_without_places_and_biases() -> None:
 def test_rows_and_configs_of_another_shape_are_refused(model: Model, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="have 81 cells"):
         model.denoiser.encode(torch.zeros(2, 80, dtype=torch.long))
-    with pytest.raises(SettingsError, match="prefix_cache"):
-        s3dlm.load("sudoku9", device="cpu", prefix_cache=True)
     folder = shutil.copytree(BUNDLED["sudoku9"], tmp_path / "a")
     stated = (folder / "config.json").read_text()
     for change in ({"grid_order": 2}, {"grid_order": 99}, {"max_sequence_length": 162}):

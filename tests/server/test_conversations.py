@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,11 @@ import pytest
 import s3dlm
 from s3dlm.engine import Job, run
 from s3dlm.errors import PromptError
-from s3dlm.models import registry
 from s3dlm.models.base import Turn, quoted
 from s3dlm.models.tokenizer import load_tokenizer
 from s3dlm.settings import Settings
 from tests.fakes import ByteTokenizer, fake_model
+from tests.models.checkpoints import write_tokenizer
 from tests.server.live import QUESTION, SMALL, Live, alone, serving
 
 USER = {"role": "user", "content": QUESTION}
@@ -100,8 +101,9 @@ def test_a_model_that_knows_one_turn_gets_a_transcript(live: Live) -> None:
     assert quoted(turns) == "S\n\nUser: a\n\nAssistant: b\n\nUser: c"
 
 
-def test_a_template_that_refuses_is_a_refused_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer, refuses = load_tokenizer(registry.BUNDLED["tiny"]), "System role not supported"
-    monkeypatch.setattr(tokenizer.inner, "chat_template", f"{{{{ raise_exception('{refuses}') }}}}")
+def test_a_template_that_refuses_is_a_refused_prompt(tmp_path: Path) -> None:
+    refuses = "System role not supported"
+    write_tokenizer(tmp_path, f"{{{{ raise_exception('{refuses}') }}}}")
+    tokenizer = load_tokenizer(tmp_path)
     with pytest.raises(PromptError, match=rf"{refuses}; ask in one"):
         tokenizer.converse([Turn("system", "S"), Turn("user", "a")])

@@ -108,17 +108,14 @@ def _methods() -> Listed:
 
 
 def _models() -> Listed:
-    from s3dlm.models.known import families, known
+    from s3dlm.models.known import known
 
     rows, table = known(), []
     for row in rows:
         commit = f" ({row.revision[:12]})" if row.revision else ""
         disk = f"on disk{commit}" if row.cached and "bundled" not in row.notes else ""
         table.append([row.name, row.size, "; ".join(part for part in (row.notes, disk) if part)])
-    plain = {
-        "models": [dataclasses.asdict(row) for row in rows],
-        "families": families(),
-    }
+    plain = [dataclasses.asdict(row) for row in rows]
     return plain, (["model", "size", "notes"], table)
 
 

@@ -53,7 +53,7 @@ Tasks = Annotated[
     ),
 ]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
-_LOAD = "How to load: dtype, quantize, adapter, compile, prefix_cache, mask_id, …"
+_LOAD = "How to load: dtype, quantize, adapter, dual_cache, mask_id, …"
 Load = Annotated[Repeated, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
 _FAST = "Adaptive reveal, and an approximate cache where the model's own is not exact."
 Fast = Annotated[bool, Option("--fast", help=_FAST)]
@@ -133,7 +133,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 
 LOADING = {
     "dtype": str, "adapter": str, "mask_id": int, "block": int,
-    "trust_remote_code": bool, "compile": bool, "prefix_cache": bool, "devices": str,
+    "trust_remote_code": bool, "devices": str,
     "quantize": str, "dual_cache": int, "prompts": str, "fast": bool, "tensor_parallel": bool,
 }  # fmt: skip
 

@@ -87,8 +87,7 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
         count, futures = len(self.executors), []
         with _lost_worker():
             for number, executor in enumerate(self.executors):
-                items, row_cache = chunk.items[number::count], chunk.row_cache / count
-                share = replace(chunk, items=items, row_cache=row_cache)
+                share = replace(chunk, items=chunk.items[number::count])
                 futures.append(executor.submit(_search, share))
             left = len(chunk.items)
             while left:

@@ -71,8 +71,6 @@ class Denoiser:
     causal_prefix: bool = False
     shift: bool = False  # a position is predicted by the features of the one before it
     text_vocabulary: int | None = None  # ids from here on are never predicted
-    prefix_cache: bool | None = None  # whether prefixes are cached; None: `encode_after` is missing
-    dual_cache: int | None = None  # run open blocks alone, and every so many passes the whole row
     whole: bool = False  # whether every row has as many tokens as the context
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
@@ -117,16 +115,13 @@ class Denoiser:
 
 
 class Wrapper(Denoiser):
-    """A denoiser that runs another one in its own way, and is like it in everything else.
-
-    It keeps no keys and values of its own accord: an `encode_after` that it has not would be needed.
-    """
+    """A denoiser that runs another one in its own way, and is like it in everything else, but for the
+    `reader`: that would run the other one in its place."""
 
     def __init__(self, inner: Denoiser) -> None:
         self.inner = inner
         for name in Denoiser.__annotations__:
             setattr(self, name, getattr(inner, name))
-        self.prefix_cache = self.dual_cache = None
 
     def head(self, features: Tensor) -> Tensor:
         return self.inner.head(features)

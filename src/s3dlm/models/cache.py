@@ -1,14 +1,13 @@
 """Keys and values that were computed before, and why they never let a search's company change its results.
 
-`PrefixCache` reads prompt and finished blocks once. In a block-causal model nothing behind a block is
-seen from it, so keys and values of finished blocks never change: the cache is exact, always on, and
-grows block by block. In a bidirectional model the features of the prompt change with every token that
-is revealed behind it. There the cache is an option that pretends they do not: keys and values are
-those of the forward pass that opened the block, and later passes of the block run from its first
-position on. Every search has its own entries (its prompt array is its identity), and it alone decides
-which are kept: those that its latest request could use.
+`PrefixCache` is for block-causal models: it reads prompt and finished blocks once. Nothing behind a block
+is seen from it, so keys and values of finished blocks never change: the cache is exact, always on, and
+grows block by block. Every search has its own entries (its prompt array is its identity), and it alone
+decides which are kept: those that its latest request could use.
 
-`DualCache` is Fast-dLLM's, for models that read both ways: an approximation that is off by default.
+`DualCache` is Fast-dLLM's, for models that read both ways: an approximation that is off by default. There
+the features of all other positions change with every token of a block that is revealed; the cache
+pretends that they do not.
 """
 
 from __future__ import annotations
@@ -79,9 +78,10 @@ class CachedRow:
 class PrefixCache:
     """Encodes the rows of one `Forward` call at a time."""
 
+    exact = True
+
     def __init__(self, network: Denoiser) -> None:
         self.network, self.device = network, torch.device(network.device)
-        self.exact = network.causal_block is not None
         self.searches: dict[int, dict[EntryKey, CacheEntry]] = {}  # by the id of the prompt array
         self.rows: dict[tuple[int, int], CachedRow] = {}  # by request and row, of this call
         # On CPU entries are padded, so that bits do not depend on the batch.
@@ -106,20 +106,20 @@ class PrefixCache:
 
     def _row(self, entries: dict[EntryKey, CacheEntry], request: Rows, row: int) -> CachedRow:
         prompt, canvas, block = request.prompt, request.canvas[row], self.network.causal_block
+        assert block is not None
         start = fixed_start(request, row)
-        cut, counted = prompt.size + start, prompt.size
-        if self.network.causal_prefix:
-            counted = 0  # blocks begin behind the prompt
+        counted = (
+            0 if self.network.causal_prefix else prompt.size
+        )  # blocks may begin behind the prompt
         (masked,) = np.nonzero(request.masked[row])
-        if block is not None and masked.size:  # nothing behind the last block changes anything
+        if masked.size:  # nothing behind the last block changes anything
             end = (counted + int(masked[-1])) // block * block + block
             canvas = canvas[: end - counted]
-        if block is not None:
-            cut -= (counted + start) % block  # whole blocks only
-            start = max(0, cut - prompt.size)  # parts of one block share its prefix
+        cut = prompt.size + start - (counted + start) % block  # whole blocks only
+        start = max(0, cut - prompt.size)  # parts of one block share its prefix
         key = (start, canvas[:start].tobytes())
         entry = entries.get(key)
-        if entry is None and block is not None:  # the longest prefix that ends before the block
+        if entry is None:  # the longest prefix that ends before the block
             fitting = [
                 entry
                 for (known, tokens), entry in entries.items()
@@ -214,7 +214,17 @@ class DualCache(PrefixCache):
     every n-th after it if asked for, runs the row whole. The block does not see how its surroundings
     would have changed with it. Look-ahead reads the positions behind the block, too; they are not run,
     so it gets what the last whole pass said of them.
+
+    Args:
+        network: Reads both ways.
+        every: Which pass of a block runs the row whole again; 0: none but the first.
     """
+
+    exact = False
+
+    def __init__(self, network: Denoiser, every: int) -> None:
+        super().__init__(network)
+        self.every = every
 
     def begin(self, requests: Sequence[Rows]) -> None:
         super().begin(requests)
@@ -226,7 +236,7 @@ class DualCache(PrefixCache):
         stop = int(request.stops[row])
         key = (start, canvas[:start].tobytes() + b"|" + canvas[stop:].tobytes())
         entry = entries.get(key)
-        if entry is not None and entry.used + 1 == self.network.dual_cache:
+        if entry is not None and entry.used + 1 == self.every:
             del entries[key]  # this pass is run whole
             entry = None
         tokens = np.concatenate((prompt, canvas))

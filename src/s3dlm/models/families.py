@@ -201,90 +201,71 @@ def _first_mixture(config: Config) -> int:
 
 QWEN_ENDS = ("<|endoftext|>", "<|im_end|>")
 LLADA_ENDS = ("<|endoftext|>", "<|eot_id|>")
-WHOLE_LLAMA = "Llama of transformers, without causal mask"
-WHOLE_QWEN2 = "Qwen2 of transformers, without causal mask"
-A2D_SAMPLER = "LLaDA's (mdlm), dllm's (bd3lm, prompts of whole blocks)"
+ROLE_ENDS = ("<|endoftext|>", "<|role_end|>")
 
+# tiny, sudoku9, LLaDA 8B, LLaDA 1.5
 LLADA = Family(
     "LLaDA", ("llada", "llada_grid"), read_llada, LLADA_NAMES, LLADA_ENDS,
     mask_tokens=("<|mdm_mask|>",), mask_id=126336,
-    examples="LLaDA 8B, LLaDA 1.5, tiny, sudoku9", parity=WHOLE_LLAMA,
 )  # fmt: skip
+# MMaDA 8B Base, MixCoT; tensor names are assumed
 MMADA = Family(
     "MMaDA (text)", ("mmada",), read_llada, LLADA_NAMES, LLADA_ENDS,
     mask_tokens=("<|mdm_mask|>",), mask_id=126336,
-    examples="MMaDA 8B Base, MixCoT", parity=WHOLE_LLAMA, checked=False,
 )  # fmt: skip
+# Dream 7B, Dream-Coder, DiffuCoder
 DREAM = Family(
     "Dream", ("dream",), read_llama, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|mask|>",), mask_id=151666, shift=True, qkv_bias=True, context=2048,
-    examples="Dream 7B, Dream-Coder, DiffuCoder",
-    parity=WHOLE_QWEN2,
-    sampler="Dream's",
 )  # fmt: skip
+# Qwen3-0.6B-diffusion-mdlm
 A2D_QWEN3 = Family(
     "A2D Qwen3", ("a2d-qwen3",), read_llama, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|mask|>",), qk_norm=True,
-    examples="Qwen3-0.6B-diffusion-mdlm", parity="Qwen3 of transformers, without causal mask",
-    sampler=A2D_SAMPLER,
 )  # fmt: skip
+# Qwen2.5-Coder-0.5B-Instruct-diffusion-mdlm
 A2D_QWEN2 = Family(
     "A2D Qwen2", ("a2d-qwen2",), read_llama, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|mask|>",), qkv_bias=True,
-    examples="Qwen2.5-Coder-0.5B-Instruct-diffusion-mdlm",
-    parity=WHOLE_QWEN2,
-    sampler=A2D_SAMPLER,
 )  # fmt: skip
 A2D_LLAMA = Family(
     "A2D Llama", ("a2d-llama",), read_llama, LLAMA_NAMES, ("<|end_of_text|>", "<|eot_id|>"),
     mask_tokens=("<|mask|>",),
-    examples="Llama-shaped conversions", parity=WHOLE_LLAMA,
-    sampler=A2D_SAMPLER,
 )  # fmt: skip
+# SDAR 1.7B to 8B, TraDo
 SDAR = Family(
     "SDAR", ("sdar",), read_llama, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("<|MASK|>",), mask_id=151669, block=4, qk_norm=True,
-    examples="SDAR 1.7B–8B, TraDo", parity="Qwen3 of transformers, with a block mask",
-    sampler="SDAR's",
 )  # fmt: skip
-SDAR_MOE = Family(
-    "SDAR-MoE", ("sdar_moe",), read_llama, LLAMA_NAMES, QWEN_ENDS,
-    mask_tokens=("<|MASK|>",), mask_id=151669, block=4, qk_norm=True,
-    examples="SDAR 30B-A3B", parity="Qwen3-MoE of transformers, with a block mask",
-    sampler="SDAR's",
-)  # fmt: skip
+# SDAR 30B-A3B
+SDAR_MOE = replace(SDAR, name="SDAR-MoE", model_types=("sdar_moe",))
+# Fast-dLLM v2 1.5B, 7B
 FAST_DLLM_V2 = Family(
     "Fast-dLLM v2", ("fast_dllm_qwen", "fastdllmv2"), read_llama, LLAMA_NAMES, QWEN_ENDS,
     mask_tokens=("|<MASK>|", "<|mask|>"), mask_id=151665, block=32, shift=True, qkv_bias=True,
     architectures=("Fast_dLLM_QwenForCausalLM",),
-    examples="Fast-dLLM v2 1.5B, 7B", parity="Qwen2 of transformers, with a block mask",
-    sampler="Fast-dLLM v2's",
 )  # fmt: skip
+# iLLaDA-8B; tensor names are assumed
 ILLADA = Family(
     "iLLaDA", ("illada",), read_llama, LLAMA_NAMES, LLADA_ENDS,
     mask_tokens=("<[MASK]>",), mask_id=5,
-    examples="iLLaDA-8B", parity=WHOLE_LLAMA, checked=False,
 )  # fmt: skip
+# LLaDA-MoE-7B-A1B
 LLADA_MOE = Family(
-    "LLaDA-MoE", ("lladamoe",), read_llama, LLAMA_NAMES, ("<|endoftext|>", "<|role_end|>"),
+    "LLaDA-MoE", ("lladamoe",), read_llama, LLAMA_NAMES, ROLE_ENDS,
     mask_tokens=("<|mask|>",), mask_id=156895, qk_norm=True, architectures=("LLaDAMoEModelLM",),
-    examples="LLaDA-MoE-7B-A1B", parity="expected values of the authors' network",
 )  # fmt: skip
+# LLaDA2.0, LLaDA2.1 mini and flash
 LLADA2 = Family(
-    "LLaDA2", ("llada2_moe", "llada21_moe"), read_llama, LLADA2_NAMES,
-    ("<|endoftext|>", "<|role_end|>"), mask_tokens=("<|mask|>",), mask_id=156895, block=32,
-    qk_norm=True, architectures=("LLaDA2MoeModelLM",),
-    examples="LLaDA2.0, LLaDA2.1 mini and flash", parity="expected values of the authors' network",
-    sampler="LLaDA2's, with the edits of 2.1, on a dense network",
+    "LLaDA2", ("llada2_moe", "llada21_moe"), read_llama, LLADA2_NAMES, ROLE_ENDS,
+    mask_tokens=("<|mask|>",), mask_id=156895, block=32, qk_norm=True,
+    architectures=("LLaDA2MoeModelLM",),
 )  # fmt: skip
+# Nemotron-Labs-Diffusion 3B, 8B, 14B; tensor names are assumed
 NEMOTRON = Family(
     "Nemotron-Labs-Diffusion", ("nemotron_labs_diffusion",), read_llama, NEMOTRON_NAMES,
-    ("</s>", "<|im_end|>"), options=(("sliding_window", (None,)),), mask_id=100, block=32, causal_prefix=True,
-    examples="Nemotron-Labs-Diffusion 3B, 8B, 14B",
-    parity="Ministral 3 of transformers, causal before the open block; random weights only, never the "
-    "published ones",
-    sampler="that of its ports",
-    checked=False,
+    ("</s>", "<|im_end|>"), options=(("sliding_window", (None,)),), mask_id=100, block=32,
+    causal_prefix=True,
 )  # fmt: skip
 
 FAMILIES: tuple[Family, ...] = (

@@ -229,10 +229,6 @@ class Family:
     qk_norm: bool = False
     qkv_bias: bool = False
     context: int | None = None  # what it was trained on, where config.json promises more
-    examples: str = ""
-    parity: str = ""  # the reference that our logits were compared with
-    sampler: str = "LLaDA's"  # whose greedy decoding ours equals, on small random networks
-    checked: bool = True  # False: tensor names were never seen in a published checkpoint
 
 
 _REQUIRED = object()

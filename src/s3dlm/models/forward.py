@@ -23,7 +23,7 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
-from s3dlm.models.cache import DualCache, PrefixCache
+from s3dlm.models.cache import PrefixCache
 from s3dlm.models.device import Clock, logits_room, to_host
 from s3dlm.models.features import leave, recalled
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
@@ -53,10 +53,6 @@ class Forward:
         if self.on_cpu:
             self.cache_rows = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
         self.prefixes: PrefixCache | None = denoiser.reader()
-        if denoiser.dual_cache is not None:
-            self.prefixes = DualCache(denoiser)
-        elif denoiser.prefix_cache:
-            self.prefixes = PrefixCache(denoiser)
         # With a cache that pretends, what a pass says of a canvas depends on when it is made.
         self.remembers = self.prefixes is None or self.prefixes.exact
         self.head = denoiser.head_in_place(self.positions)

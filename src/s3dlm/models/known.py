@@ -1,11 +1,10 @@
-"""What `s3dlm list models` lists: known checkpoints, those of other packages, and the families."""
+"""What `s3dlm list models` lists: known checkpoints, and those of other packages."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from s3dlm.inputs import find_entry_points
-from s3dlm.models.families import FAMILIES
 from s3dlm.models.folder import BUNDLED, cached_folder, revision_of
 
 ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
@@ -53,33 +52,6 @@ KNOWN: dict[str, Known] = {
         Known("inclusionAI/LLaDA2.0-mini", "LLaDA2", "16 B", "1.4 B active; in blocks of 32"),
     )
 }
-
-
-def families() -> list[dict[str, object]]:
-    """Every supported family, as its checkpoints are read, and what was proven of it; of the native
-    ones, only bundled weights have been run."""
-    names = ("family", "model_types", "attention", "mask_id", "support", "proven", "examples")
-    rows: list[tuple[object, ...]] = []
-    mask = "config.json, else tokenizer"
-    for row in FAMILIES:
-        kind = "causal prefix, bidirectional block of" if row.causal_prefix else "block-causal,"
-        attention = "bidirectional" if row.block is None else f"{kind} {row.block}"
-        source = mask if row.mask_id is None else f"{mask}, else {row.mask_id}"
-        assumed = "" if row.checked else "; tensor names are assumed"
-        proven = f"logits: {row.parity}; greedy decoding: {row.sampler}{assumed}"
-        rows.append((row.name, row.model_types, attention, source, "native", proven, row.examples))
-    rows.append((
-        "masked language models", ("bert", "roberta", "modernbert", "…"), "bidirectional", mask, "transformers",
-        "logits: transformers itself, checked at load; greedy decoding: LLaDA's; real weights run",
-        "BERT, RoBERTa, ModernBERT and their chat versions",
-    ))  # fmt: skip
-    rows.append((
-        "DiffusionGemma", ("diffusion_gemma",), "causal prefix, bidirectional block of 256",
-        "none: uniform noise", "transformers",
-        "logits and greedy decoding: transformers' own; random weights only, never the published ones",
-        "DiffusionGemma 26B-A4B (text)",
-    ))  # fmt: skip
-    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def known() -> list[Known]:

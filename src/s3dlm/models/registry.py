@@ -55,8 +55,6 @@ def load(
     tensor_parallel: bool = False,
     dtype: str | None = None,
     trust_remote_code: bool = False,
-    compile: bool = False,
-    prefix_cache: bool | None = None,
     progress: bool = True,
     mask_id: int | None = None,
     block: int | None = None,
@@ -76,10 +74,6 @@ def load(
         tensor_parallel: Split the network among the processes of torchrun; only the first returns.
         dtype: float32, bfloat16 or float16.
         trust_remote_code: Whether Python files of the model's own repository may run.
-        compile: Hand the network's body to torch.compile: the first passes are slow, and rows may
-            differ in their last bits from those of the plain network.
-        prefix_cache: Read prompt and finished blocks once; exact, and on by default, for block-causal
-            models only.
         progress: Show a bar on a terminal while large weights are read.
         mask_id: For models whose files do not state it.
         block: Blocks of this size are causal (bd3lm checkpoints of A2D do not state theirs); 0: none.
@@ -112,7 +106,7 @@ def load(
         model = _load_folder(folder, options)
     if own is not None:
         model = replace(model, defaults=replace(model.defaults, prompts=own))
-    return _with_caches(model, compile, prefix_cache, dual_cache, fast)
+    return _accelerated(model, dual_cache, fast)
 
 
 def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
@@ -156,35 +150,21 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
     )
 
 
-def _with_caches(
-    model: Model, compile: bool, prefix_cache: bool | None, dual_cache: int | None, fast: bool
-) -> Model:
-    """The model with what shortens its forward passes: caches, compilation, adaptive reveal."""
-    name, network = model.name, cast(Any, model.denoiser)
-    both_ways = network.prefix_cache is not None and network.causal_block is None
-    fits = both_ways and not (compile or prefix_cache)
-    if dual_cache is not None and not (fits and type(dual_cache) is int and dual_cache >= 0):
+def _accelerated(model: Model, dual_cache: int | None, fast: bool) -> Model:
+    """The model with an approximate cache, adaptive reveal, or both."""
+    network: Any = model.denoiser
+    native = hasattr(network, "dual_cache")
+    both_ways = native and network.causal_block is None and not network.whole
+    if dual_cache is not None and not (both_ways and type(dual_cache) is int and dual_cache >= 0):
         raise SettingsError(
             f"dual_cache={short_repr(dual_cache)} is not allowed: it is a whole number from 0 up, for "
-            "native models that read both ways, without compile and prefix_cache; leave it out"
+            "native models that read both ways; leave it out"
         )
     if fast:
-        if fits and prefix_cache is None:
-            dual_cache = dual_cache or 0
+        dual_cache = (dual_cache or 0) if both_ways else None
         asked = {**model.defaults.settings.get(EVERY_METHOD, {}), "reveal": "threshold"}
         settings = {**model.defaults.settings, EVERY_METHOD: asked}
         model = replace(model, defaults=replace(model.defaults, settings=settings))
     if dual_cache is not None:
         network.dual_cache = dual_cache
-    if prefix_cache and (compile or network.prefix_cache is None):
-        raise SettingsError(
-            f"prefix_cache=True is not supported for {name!r} with compile={compile}; it works "
-            "with native models that are not compiled: leave one of the two out"
-        )
-    if network.prefix_cache is not None and (prefix_cache is not None or compile):
-        network.prefix_cache = bool(prefix_cache)
-    if compile:
-        import torch
-
-        network.encode = torch.compile(network.encode, dynamic=True)
     return model

@@ -1,42 +1,34 @@
-"""Text and ids: a thin wrapper around a fast tokenizer, plain or of transformers.
+"""Text and ids: a thin wrapper around a fast tokenizer of transformers.
 
 Nothing of a model's own code is needed for this: a tokenizer.json, or the vocab.json and merges.txt
 of the Qwen family, contains everything. The chat template is rendered to text and then encoded,
 since what `apply_chat_template` returns otherwise changed between transformers 4 and 5.
 
-Importing transformers takes as long as importing torch. So a small model's tokenizer is read with `tokenizers`
-alone; what its files do not hold, or what is not known to change nothing, is left to transformers: results
-are the same either way.
+Importing transformers takes as long as importing torch. So the tokenizer of `tiny` is read with `tokenizers`
+alone; its files are known to hold nothing that changes what transformers makes of them.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import tokenizers
-from jinja2 import Template, TemplateError
+from jinja2 import Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from s3dlm.answers import grids
 from s3dlm.errors import ModelError, PromptError, short_repr
 from s3dlm.models.base import Tokenizer, Turn, quoted
-from s3dlm.models.folder import check_file, read_json
+from s3dlm.models.folder import BUNDLED, check_file, read_json
 
 STEPS = 3_000_000  # lines of Python that rendering a chat template may take, about a second
 LARGEST_TOKENIZER = 256 * 2**20  # bytes of a tokenizer file
-NAMED = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
-WITHOUT_EFFECT = {"tokenizer_class", "model_max_length", "clean_up_tokenization_spaces"}
-OTHER_FILES = ("special_tokens_map.json", "added_tokens.json", "additional_chat_templates")
-FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
-LARGEST_TEMPLATE = 2**20  # bytes
 
 # How chat versions of BERT, RoBERTa and ModernBERT were trained to read a conversation.
 MASKED_LM_CHAT = (
@@ -47,7 +39,7 @@ MASKED_LM_CHAT = (
 
 
 class TextTokenizer(Tokenizer):
-    """The `Tokenizer` protocol over a plain tokenizer, or any that transformers can load."""
+    """The `Tokenizer` protocol over any that transformers can load."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -176,8 +168,9 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> TextToke
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json"):
         if (folder / name).exists():
             read_json(folder / name, LARGEST_TOKENIZER)
-    if (folder / "merges.txt").exists():
-        check_file(folder / "merges.txt", LARGEST_TOKENIZER)
+    for name in ("merges.txt", "chat_template.jinja"):
+        if (folder / name).exists():
+            check_file(folder / name, LARGEST_TOKENIZER)
     try:
         inner = _load(folder, trust_remote_code)
     except (KeyboardInterrupt, SystemExit):
@@ -191,8 +184,8 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> TextToke
 
 
 def _load(folder: Path, trusted: bool) -> Any:
-    if (plain := read_plain(folder)) is not None:
-        return plain
+    if folder == BUNDLED["tiny"]:
+        return PlainTokenizer(folder)
     import transformers
 
     if (folder / "tokenizer.json").is_file():
@@ -207,17 +200,17 @@ def _load(folder: Path, trusted: bool) -> Any:
 
 
 class PlainTokenizer:
-    """What `TextTokenizer` uses of a tokenizer of transformers."""
+    """What `TextTokenizer` uses of a tokenizer of transformers, for the files of `tiny`."""
 
-    def __init__(
-        self, inner: tokenizers.Tokenizer, named: Mapping[str, str], template: str | None
-    ) -> None:
+    sep_token_id = None
+
+    def __init__(self, folder: Path) -> None:
+        stated = read_json(folder / "tokenizer_config.json")
+        inner = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.inner = self.backend_tokenizer = inner
-        self.named, self.chat_template = named, template
-        self.eos_token_id, self.sep_token_id, self.mask_token_id = (
-            inner.token_to_id(named[name]) if name in named else None
-            for name in ("eos_token", "sep_token", "mask_token")
-        )
+        self.chat_template = stated["chat_template"]
+        self.eos_token_id = inner.token_to_id(stated["eos_token"])
+        self.mask_token_id = inner.token_to_id(stated["mask_token"])
 
     def get_vocab(self) -> dict[str, int]:
         return self.inner.get_vocab()
@@ -231,59 +224,9 @@ class PlainTokenizer:
 
     def apply_chat_template(self, messages: list[dict[str, str]], **given: Any) -> str:
         """The text of a conversation."""
-        values = {"tools": None, "documents": None, **self.named, **given}
-        return _compiled(self.chat_template or "").render(messages=messages, **values)
+        return _compiled(self.chat_template).render(messages=messages, **given)
 
 
-def read_plain(folder: Path) -> PlainTokenizer | None:
-    """The tokenizer of a model folder, unless transformers might make something else of it."""
-    if not (folder / "tokenizer.json").is_file():
-        return None
-    stored, path = read_json(folder / "tokenizer.json", 2**28), folder / "tokenizer_config.json"
-    config = read_json(path) if path.is_file() else {}
-    named = {name: config[name] for name in NAMED & config.keys() if config[name] is not None}
-    known = {token["content"]: token for token in stored.get("added_tokens", ())}
-    unusual = config.keys() - NAMED - WITHOUT_EFFECT - {"chat_template"}
-    # A name whose token tokenizer.json has in another way would be added to it again.
-    unusual |= {
-        name
-        for name, token in named.items()
-        if not isinstance(token, str) or FLAGS.items() - known.get(token, {}).items()
-    }
-    if unusual or stored.get("truncation") or stored.get("padding"):
-        return None
-    template = config.get("chat_template")
-    if (folder / "chat_template.jinja").is_file():
-        check_file(folder / "chat_template.jinja", LARGEST_TEMPLATE)
-        template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
-    tagged = isinstance(template, str) and re.search(r"%-?\s*generation", template)
-    if tagged or not isinstance(template, str | None):
-        return None
-    if any((folder / name).exists() for name in OTHER_FILES):
-        return None
-    return PlainTokenizer(
-        tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), named, template
-    )
-
-
-def _refuse(message: str) -> None:
-    raise TemplateError(message)
-
-
-def _json(value: Any, ensure_ascii: bool = False, **how: Any) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, **how)
-
-
-@functools.lru_cache(16)
+@functools.lru_cache(1)
 def _compiled(template: str) -> Template:
-    """The environment that chat templates are written for; templates come from others, so it is a
-    sandbox."""
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = _json
-    environment.globals |= {
-        "raise_exception": _refuse, "dict": lambda *given, **n: dict(*given, **n),
-        "strftime_now": lambda form: datetime.now().strftime(form),
-    }  # fmt: skip
-    return environment.from_string(template)
+    return ImmutableSandboxedEnvironment().from_string(template)

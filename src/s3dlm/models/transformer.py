@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser, Past
+from s3dlm.models.cache import DualCache, PrefixCache
 from s3dlm.models.family import TransformerConfig as TransformerConfig
 from s3dlm.models.layers import (
     Block,
@@ -47,8 +48,9 @@ class Transformer(nn.Module, Denoiser):
         self.text_vocabulary, self.shift = config.text_vocabulary, config.shift
         self.causal_prefix = config.causal_prefix
         self.diffusion = "masked" if config.mask_id >= 0 else "uniform"
-        # Exact in blocks, see cache.py; a grid is never read in parts.
-        self.prefix_cache = None if config.grid else config.causal_block is not None
+        self.dual_cache: int | None = (
+            None  # run open blocks alone, and every so many passes whole rows
+        )
         # Normal numbers, its usual first weights, would import PyTorch's compiler on the meta device.
         first = nn.init.uniform_(torch.empty(config.vocabulary, config.width), -1.0, 1.0)
         embedding = nn.Embedding.from_pretrained(first, freeze=False)  # type: ignore[no-untyped-call]
@@ -81,12 +83,20 @@ class Transformer(nn.Module, Denoiser):
         if self.causal_prefix:
             raise ModelError(
                 "this model reads what is before the open block otherwise than the block, so it runs "
-                "on one device with its exact cache: leave out guidance, compile and prefix_cache=False"
+                "on one device, and without guidance: leave it out"
             )
         if self.grid is not None:
             self.grid.check(length)
         features = self.body(tokens, keys)
         return shift_right(features) if self.config.shift else features
+
+    def reader(self) -> PrefixCache | None:
+        """A cache of keys and values: exact with blocks, else the dual cache, if it was asked for; a grid
+        is never read in parts."""
+        if self.dual_cache is not None:
+            return DualCache(self, self.dual_cache)
+        exact = self.causal_block is not None and self.grid is None
+        return PrefixCache(self) if exact else None
 
     def encode_after(
         self,

@@ -55,7 +55,6 @@ def test_a_search_in_two_processes_ends_both(found: Any) -> None:
     ("options", "told"),
     [
         ({}, "torchrun"),
-        ({"compile": True}, "leave out compile"),
         ({"devices": "cpu,cpu", "quantize": "int8"}, "leave out devices, quantize"),
         ({"device": "cuda:1"}, "leave out the number of the device"),
     ],

@@ -24,7 +24,6 @@ class Copies(Wrapper):
     def __init__(self, copies: Sequence[Denoiser]) -> None:
         super().__init__(copies[0])
         self.copies = list(copies)
-        self.prefix_cache, self.dual_cache = copies[0].prefix_cache, copies[0].dual_cache
         self.tokens_at_once = sum(copy.tokens_at_once for copy in copies)
         # Threads, because the host may wait in the middle of a body, as it does for experts.
         self.pool = ThreadPoolExecutor(len(copies), "copy")
@@ -35,6 +34,13 @@ class Copies(Wrapper):
             return copy.encode(tokens[rows].to(copy.device), seen).to(self.device)
 
         return torch.cat(self._each(run, len(tokens)))
+
+    def reader(self) -> Any:
+        """The first one's, which then runs them all."""
+        reader = self.inner.reader()
+        if reader is not None:
+            reader.network = self
+        return reader
 
     def encode_after(
         self,
