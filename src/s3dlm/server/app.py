@@ -35,7 +35,6 @@ from s3dlm.server.run import Middleware, network
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Configuration, Service, example_problems
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
-from s3dlm.server.telemetry import tracing
 from s3dlm.trace import TraceEncoder
 from s3dlm.viewer.page import CONTENT_POLICY, viewer_files
 
@@ -54,12 +53,11 @@ endpoints = APIRouter(responses=ERRORS)
 DIALECTS: Registry[APIRouter] = Registry("dialect", "s3dlm.dialects", APIRouter)
 
 
-def create_app(model: Model, *, spans: Any = None, **options: Any) -> FastAPI:
+def create_app(model: Model, **options: Any) -> FastAPI:
     """An ASGI app around a loaded model.
 
     Args:
         model: The model.
-        spans: An OpenTelemetry provider, by default the one that the environment asks for.
         options: See `Configuration`.
     """
     service = Service(model, given := Configuration(**options))
@@ -84,7 +82,7 @@ def create_app(model: Model, *, spans: Any = None, **options: Any) -> FastAPI:
         app.include_router(each)
     routes = [route for each in routers for route in each.routes]
     paths = frozenset(str(getattr(route, "path", "")) for route in routes)
-    app.add_middleware(Middleware, service=service, endpoints=paths, spans=spans or tracing())
+    app.add_middleware(Middleware, service=service, endpoints=paths)
     if given.cors:
         app.add_middleware(
             CORSMiddleware,
