@@ -54,7 +54,7 @@ HOMES = {
     "matplotlib": {"evaluation.figures"},
     "pandas": {"evaluation"},
     "scipy": {"evaluation", "verifier.calibration"},
-    "jinja2": {"evaluation.report", "models.tokenizer", "server.schemas"},
+    "jinja2": {"evaluation.report", "models.tokenizer"},
     "math_verify": {"answers"},
     "jsonschema": set(),  # the tests' alone
     "llguidance": {"diffusion.closing", "diffusion.grammar", "diffusion.structure"},

@@ -50,13 +50,10 @@ def test_keys(closed: Live) -> None:
     for sent in (*wrong, f"Basic {KEY}"):
         answer = closed.http.get("/v1/models", headers={"authorization": sent.encode()})
         assert code(answer) == (401, "invalid_api_key")
-    for path in ("/v1/models", "/metrics", "/v1/options", "/openapi.json", "/version", "/nothing"):
+    for path in ("/v1/models", "/metrics", "/v1/options", "/openapi.json", "/nothing"):
         assert closed.http.get(path).status_code == 401, path
     assert closed.http.get("/health").json() == {"status": "ok"}
     assert closed.http.get("/").status_code == 200
-    page = closed.http.get("/docs").text
-    assert "authorization: Bearer KEY" in page
-    assert "fake" not in page
 
 
 def test_origins(closed: Live, live: Live) -> None:

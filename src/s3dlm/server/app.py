@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from importlib.metadata import version as package
-from platform import python_version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -16,7 +14,6 @@ from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import (
-    HTMLResponse,
     JSONResponse,
     PlainTextResponse,
     Response,
@@ -73,7 +70,7 @@ def create_app(model: Model, **options: Any) -> FastAPI:
         version=__version__,
         summary="Inference-time search for diffusion language models behind an OpenAI-compatible API.",
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own page loads scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere
         redoc_url=None,
     )
     app.state.service = service
@@ -113,28 +110,28 @@ Shared = Annotated[Service, Depends(_service)]
 
 
 @endpoints.get("/v1/models")
-async def models(service: Shared) -> schemas.ModelList:
+async def models(service: Shared) -> dict[str, Any]:
     """The model that is served, under each of its names."""
-    return schemas.ModelList(object="list", data=[_card(service, name) for name in service.names])
+    return {"object": "list", "data": [_card(service, name) for name in service.names]}
 
 
 @endpoints.get("/v1/models/{name:path}")
-async def model_card(name: str, service: Shared) -> schemas.ModelCard:
+async def model_card(name: str, service: Shared) -> dict[str, Any]:
     """The card of the served model."""
     return _card(service, service.named(name).name)
 
 
-def _card(service: Service, name: str) -> schemas.ModelCard:
-    return schemas.ModelCard(id=name, object="model", created=service.created, owned_by="s3dlm")
+def _card(service: Service, name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": service.created, "owned_by": "s3dlm"}
 
 
-@endpoints.post("/v1/chat/completions", response_model=schemas.ChatCompletion, responses=STREAMED)
+@endpoints.post("/v1/chat/completions", response_model=schemas.Answer, responses=STREAMED)
 async def chat(body: schemas.ChatRequest, request: Request, service: Shared) -> Response:
     """Answer a conversation."""
     return await reply_to(request, service, body)
 
 
-@endpoints.post("/v1/completions", response_model=schemas.Completion, responses=STREAMED)
+@endpoints.post("/v1/completions", response_model=schemas.Answer, responses=STREAMED)
 async def completion(
     body: schemas.CompletionRequest, request: Request, service: Shared
 ) -> Response:
@@ -228,24 +225,6 @@ def traces(service: Shared) -> list[dict[str, Any]]:
 def trace(name: str, service: Shared) -> Response:
     """One recorded search as JSON lines."""
     return Response(service.recorded.trace(name), media_type=JSON_LINES)
-
-
-@endpoints.get("/version")
-async def version(service: Shared) -> schemas.Version:
-    """Versions of the package, Python and torch, and the names of the model."""
-    versions = {"version": __version__, "python": python_version(), "torch": package("torch")}
-    return schemas.Version(**versions, models=service.names)
-
-
-@endpoints.get("/docs", include_in_schema=False)
-async def docs(request: Request, service: Shared) -> Response:
-    """The API as a page that loads nothing from elsewhere."""
-    # Who has no key learns nothing about what is served.
-    model = service.name if service.configuration.api_key is None else None
-    page = schemas.reference_page(request.app.openapi(), str(request.base_url), model)
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"}
-    return HTMLResponse(page, headers=headers)
 
 
 @endpoints.get("/health")
