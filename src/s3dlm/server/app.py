@@ -174,8 +174,7 @@ async def search(body: schemas.SearchRequest, request: Request, service: Shared)
 
 
 def _watch(request: Request, parsed: Parsed, *, watched: bool) -> Watch:
-    """Queue the searches of a request, and note for the log what they are; prompts only if the
-    operator wants them."""
+    """Queue the searches of a request, and note for the log what they are."""
     service, settings = parsed.service, parsed.settings
     if parsed.outside is not None:
         example = example_problems(service.model.defaults.tasks)[0]["prompt"]
@@ -192,10 +191,6 @@ def _watch(request: Request, parsed: Parsed, *, watched: bool) -> Watch:
         gen_length=settings.decoding.gen_length,
         seed=settings.decoding.seed,
     )
-    if service.configuration.log_prompts:
-        request.state.note["prompts"] = [
-            "\n".join(filter(None, (job.question, job.infill))) for job in parsed.jobs
-        ]
     client = "" if request.client is None else request.client.host
     return Watch(service.scheduler, parsed.jobs, watched=watched, client=client)
 

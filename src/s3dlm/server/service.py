@@ -128,7 +128,6 @@ class Configuration:
         proxies: Addresses or networks of reverse proxies, whose X-Forwarded-For is believed.
         api_key: What every request must send; None: nothing.
         hosts: The accepted Host headers; None: any.
-        log_prompts: Whether the log may hold prompts.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")  # where it is read from a file
@@ -142,7 +141,6 @@ class Configuration:
     proxies: Sequence[str] = ()
     api_key: str | None = None
     hosts: frozenset[str] | None = None
-    log_prompts: bool = False
 
 
 class Service:
@@ -164,7 +162,7 @@ class Service:
         self.limits.check(self.settings(self.method), model)  # a mistake is reported at the start
         for alias in given.aliases.values():
             self.limits.check(Settings.for_model(model, **{"method": self.method, **alias}), model)
-        self.scheduler = Scheduler(model, self.limits, self.metrics, log_prompts=given.log_prompts)
+        self.scheduler = Scheduler(model, self.limits, self.metrics)
 
     @property
     def names(self) -> list[str]:
