@@ -58,7 +58,7 @@ _BUNDLED: dict[str, tuple[Callable[[str], Verifier], str]] = {
     ),
     "checker_solver": (  # it judges whole texts alike
         lambda task: checker(task, solver=True),
-        "as checker, with one step of a solver on partial texts",
+        "as checker, with one step of a solver on partial grids",
     ),
 }
 for _name, (_build, _summary) in _BUNDLED.items():
