@@ -95,22 +95,21 @@ def write(folder: Path, name: str, text: str) -> None:
     (folder / "traces" / f"{name}.jsonl").write_text(text)
 
 
-def test_without_a_manifest_records_go_by_problem_under_their_methods(tmp_path: Path) -> None:
-    for name in ("bb-countdown-0001", "aa-countdown-0002"):
-        write(tmp_path, name, json.dumps(HEADER) + "\n{}\n")
+def test_records_are_listed_by_problem_and_label_and_sent_with_their_gold_in_words(
+    tmp_path: Path,
+) -> None:
+    for name, label in (("b-task-2", "s3"), ("a-task-2", "greedy"), ("c-task-1", "s3")):
+        header = {**HEADER, "gold": 18.0, "label": label}
+        write(tmp_path, name, json.dumps(header) + "\n{}\n")
+    write(tmp_path, "d-task-3", json.dumps(HEADER))
     rows = Recorded((tmp_path,)).listing()
-    assert [row["sample"] for row in rows] == ["countdown-0001", "countdown-0002"]
-    assert {row["label"] for row in rows} == {"baseline"}
-    trace = Recorded((tmp_path,)).trace(rows[0]["id"])
-    assert [json.loads(line) for line in trace.splitlines()] == [HEADER, {}]
-
-
-def test_a_record_has_the_label_of_its_condition_and_its_gold_in_words(tmp_path: Path) -> None:
-    conditions = [{"spec": "aa", "task": "countdown", "label": "greedy"}]
-    (tmp_path / "manifest.json").write_text(json.dumps({"conditions": conditions}))
-    write(tmp_path, "aa-countdown-0001", json.dumps({**HEADER, "gold": 18.0}) + "\n")
-    trace = Recorded((tmp_path,)).trace(f"{tmp_path.name}/aa-countdown-0001")
-    assert json.loads(trace) == {**HEADER, "gold": 18.0, "gold_text": "18", "label": "greedy"}
+    found = [(row["sample"], row["label"]) for row in rows]
+    assert found == [
+        ("task-1", "s3"), ("task-2", "greedy"), ("task-2", "s3"), ("task-3", "baseline"),
+    ]  # fmt: skip
+    first, rest = Recorded((tmp_path,)).trace(rows[1]["id"]).splitlines()
+    assert json.loads(first) == {**HEADER, "gold": 18.0, "gold_text": "18", "label": "greedy"}
+    assert rest == b"{}"
 
 
 def test_a_damaged_record_is_neither_listed_nor_sent(tmp_path: Path) -> None:

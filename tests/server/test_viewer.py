@@ -36,7 +36,7 @@ SETTINGS = {
     "particles": 4,
     "branching": 2,
 }
-LABELS = ("s3", "greedy", "best_of_k")  # not in the order of their names
+LABELS = ("s3", "greedy", "best_of_k")
 
 
 @pytest.fixture(scope="module")
@@ -356,14 +356,14 @@ def test_hover_prompt_gold_and_grade_of_a_recorded_run(page: Any, server: Live) 
         assert server.http.get(f"/v1/traces/{path}").status_code == 404
 
 
-def test_records_stand_in_the_runs_order_and_bring_their_questions_and_settings(
+def test_records_stand_by_problem_and_method_and_bring_their_questions_and_settings(
     page: Any, server: Live
 ) -> None:
     rows = open_records(page, server)
     shown = [(row.locator("b").inner_text()[2:], row.locator(".note").inner_text())
              for row in rows.all()]  # fmt: skip
     samples = ("problems-0000", "problems-0001")
-    assert shown == [(label, sample) for sample in samples for label in LABELS]
+    assert shown == [(label, sample) for sample in samples for label in sorted(LABELS)]
     words = page.get_by_label("Find a recorded search")  # every word must occur
     words.fill("36 greedy")
     assert rows.locator(".note").all_inner_texts() == ["problems-0001"]

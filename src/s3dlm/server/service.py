@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,61 +54,42 @@ class Recorded:
                     f"--runs {folder} is not a folder; give one that `s3dlm eval --run traces=N` wrote"
                 )
 
-    def files(self) -> dict[str, tuple[Path, str | None]]:
-        """Every trace there is now with its method's label, by the name under which it is offered: run by
-        run, and in each by task, problem and method, in the run's order."""
-        found: dict[str, tuple[Path, str | None]] = {}
-        for folder in self.folders:
-            placed = []
-            conditions = _conditions(folder)
-            for path in (folder / "traces").glob("*.jsonl"):
-                spec, _, sample = path.stem.partition("-")
-                # A trace that the manifest does not know comes last, under its method.
-                task, place, label = conditions.get(spec, (math.inf, 0, None))
-                placed.append(((task, sample, place, path.name), path, label))
-            for _, path, label in sorted(placed):
-                found[f"{folder.resolve().name}/{path.stem}"] = path, label
-        return found
+    def files(self) -> dict[str, Path]:
+        """Every trace there is now, by the name under which it is offered."""
+        return {
+            f"{folder.resolve().name}/{path.stem}": path
+            for folder in self.folders
+            for path in (folder / "traces").glob("*.jsonl")
+        }
 
     def listing(self) -> list[dict[str, Any]]:
-        """What is known of every trace before it is opened; damaged ones are left out."""
+        """What is known of every trace before it is opened, by problem and method; damaged ones are left
+        out."""
         rows = []
-        for name, (path, label) in self.files().items():
+        for name, path in self.files().items():
             with contextlib.suppress(RecordError, StopIteration, KeyError, TypeError):
                 _, header = next(read_json_lines(path, longest=LONGEST_HEADER))
+                method = header["settings"]["method"]
                 row = {
                     "id": name,
                     "run": name.partition("/")[0],
                     "sample": path.stem.partition("-")[2],
                     "task": header["task"],
-                    "method": header["settings"]["method"],
-                    "label": label or header["settings"]["method"],
+                    "method": method,
+                    "label": header.get("label", method),
                     "question": header["question"],
                     "correct": header.get("correct"),
                 }
                 rows.append(row)
-        return rows
+        return sorted(
+            rows, key=lambda row: [str(row[n]) for n in ("run", "task", "sample", "label")]
+        )
 
     def trace(self, name: str) -> bytes:
         """A trace for the page; a damaged one counts as missing."""
         with contextlib.suppress(KeyError, OSError, ValueError, TypeError):
-            path, label = self.files()[name]
-            return for_page(path.read_bytes(), **({"label": label} if label else {}))
+            return for_page(self.files()[name].read_bytes())
         raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
-
-
-def _conditions(folder: Path) -> dict[str, tuple[float, int, str | None]]:
-    """The places of the task and of the condition in a run's order, and the label, by the spec in the
-    names of traces; empty if the manifest cannot be read."""
-    try:
-        rows = json.loads((folder / "manifest.json").read_bytes())["conditions"]
-        tasks = list(dict.fromkeys(row["task"] for row in rows))
-        return {
-            row["spec"]: (tasks.index(row["task"]), place, row["label"])
-            for place, row in enumerate(rows)
-        }
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
 
 
 @dataclass(frozen=True, kw_only=True)
