@@ -76,7 +76,7 @@ def test_a_chat_is_refused_before_anything_is_sent(
         ("/v1/settings", {"prompt": "x", "particles": 500}, 400, "this server's limit of 64"),
         ("/v1/completions", {"model": "fake"}, 400, "prompt: Field required"),
         ("/v1/completions", {"model": "fake", "prompt": []}, 400, "prompt"),
-        ("/v1/completions", {"model": "fake", "prompt": "x", "logprobs": 2}, 400, "chosen token"),
+        ("/v1/completions", {"model": "fake", "prompt": "x", "logprobs": 0}, 400, "logprobs: "),
         ("/v1/completions", {"model": "gpt-4", "prompt": "x"}, 404, "this server has 'fake'"),
         ("/nothing", {}, 404, "Not Found"),
         ("/v1/models", {}, 405, "Method Not Allowed"),

@@ -143,7 +143,7 @@ class ChatRequest(OpenAIRequest):
 
 class CompletionRequest(OpenAIRequest):
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=128)]
-    logprobs: bool | Annotated[int, Field(ge=0)] | None = None
+    logprobs: Literal[False] | None = Field(None, description="Of chat completions alone.")
 
 
 class SearchRequest(RequestBody):
