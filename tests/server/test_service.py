@@ -1,23 +1,19 @@
-"""What one server offers: names, settings, pages, and the recorded searches of some folders."""
+"""What one server offers: names, settings and its published schema."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import openai
 import pytest
 
 from s3dlm.errors import SettingsError
 from s3dlm.server.app import create_app
-from s3dlm.server.reporting import ApiError
-from s3dlm.server.service import Configuration, Recorded, Service
+from s3dlm.server.service import Configuration, Service
 from tests.fakes import fake_model
 from tests.server.live import ASK, SMALL, Live, serving
 
 ALIASES = {"greedy": {"method": "baseline", "temperature": 0.0}, "wide": {"particles": 3}}
-HEADER = {"task": "countdown", "settings": {"method": "baseline"}, "question": "x"}
 
 
 @pytest.fixture(scope="module")
@@ -88,35 +84,3 @@ def test_options_offer_only_what_is_accepted(live: Live) -> None:
         assert live.post("/v1/search", **example, gen_length=24).status_code == 200
     for method in offered["methods"]:
         assert live.post("/v1/settings", prompt="x", method=method).status_code == 200
-
-
-def write(folder: Path, name: str, text: str) -> None:
-    (folder / "traces").mkdir(exist_ok=True)
-    (folder / "traces" / f"{name}.jsonl").write_text(text)
-
-
-def test_records_are_listed_by_problem_and_label_and_sent_with_their_gold_in_words(
-    tmp_path: Path,
-) -> None:
-    for name, label in (("b-task-2", "s3"), ("a-task-2", "greedy"), ("c-task-1", "s3")):
-        header = {**HEADER, "gold": 18.0, "label": label}
-        write(tmp_path, name, json.dumps(header) + "\n{}\n")
-    write(tmp_path, "d-task-3", json.dumps(HEADER))
-    rows = Recorded((tmp_path,)).listing()
-    found = [(row["sample"], row["label"]) for row in rows]
-    assert found == [
-        ("task-1", "s3"), ("task-2", "greedy"), ("task-2", "s3"), ("task-3", "baseline"),
-    ]  # fmt: skip
-    first, rest = Recorded((tmp_path,)).trace(rows[1]["id"]).splitlines()
-    assert json.loads(first) == {**HEADER, "gold": 18.0, "gold_text": "18", "label": "greedy"}
-    assert rest == b"{}"
-
-
-def test_a_damaged_record_is_neither_listed_nor_sent(tmp_path: Path) -> None:
-    write(tmp_path, "aa-countdown-0001", "no json\n")
-    write(tmp_path, "aa-countdown-0002", "[]\n")
-    recorded = Recorded((tmp_path,))
-    assert recorded.listing() == []
-    for name in ("aa-countdown-0001", "aa-countdown-0002", "none"):
-        with pytest.raises(ApiError, match="no such trace"):
-            recorded.trace(f"{tmp_path.name}/{name}")

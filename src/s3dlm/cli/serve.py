@@ -21,7 +21,6 @@ _PROXY = "Reverse proxy whose X-Forwarded-For names the client: address or netwo
 _METHOD = "For requests that name none."
 _ALIAS = "Another name of the model: NAME or NAME=METHOD,SETTING=VALUE,…; repeatable."
 _VERIFIER = "A verifier that requests may name, such as reward:MODEL; repeatable."
-_RUNS = "Folder of `s3dlm eval --run traces=N` that the page offers; repeatable."
 _LIMIT = "A limit: length, children, steps, nfe, seconds (per request), waiting, batch, …"
 
 _REPLICAS = "Servers behind one address, over Ray: 2, 1-4 (with the load) or all (GPUs, or cores)."
@@ -41,7 +40,6 @@ def serve(
     method: Annotated[str | None, Option(help=_METHOD, autocompletion=method_names)] = None,
     alias: Annotated[options.Repeated, Option(help=_ALIAS)] = None,
     verifier: Annotated[options.Repeated, Option(help=_VERIFIER)] = None,
-    runs: Annotated[list[Path] | None, Option(help=_RUNS)] = None,
     limit: Annotated[options.Repeated, Option("--max", metavar="NAME=VALUE", help=_LIMIT)] = None,
     grace: Annotated[float, Option(help="Seconds for running requests after SIGTERM.")] = 60.0,
     device: options.Device = None,
@@ -99,7 +97,6 @@ def serve(
         "hosts": allowed_hosts(host, key),
         "cors": cors or [],
         "proxies": [network(address) for address in proxy or ()],
-        "runs": runs or [],
         "aliases": aliases,
     }
 

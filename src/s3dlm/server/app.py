@@ -210,18 +210,6 @@ async def search_settings(body: schemas.SearchRequest, service: Shared) -> dict[
     return {"settings": job.settings.to_json(), "most_nfe": most, "task": job.task, "known": known}
 
 
-@endpoints.get("/v1/traces")
-def traces(service: Shared) -> list[dict[str, Any]]:
-    """The recorded searches of the runs that the operator named."""
-    return service.recorded.listing()
-
-
-@endpoints.get("/v1/traces/{name:path}", response_class=Response, responses=TRACED)
-def trace(name: str, service: Shared) -> Response:
-    """One recorded search as JSON lines."""
-    return Response(service.recorded.trace(name), media_type=JSON_LINES)
-
-
 @endpoints.get("/health")
 async def health(service: Shared) -> Response:
     """200 while the engine works and requests are accepted, else 503 with the reason."""

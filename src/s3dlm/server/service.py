@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import time
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,7 @@ from pydantic import ConfigDict
 
 from s3dlm import tasks
 from s3dlm.diffusion.decoding import Decoding
-from s3dlm.errors import RecordError, SettingsError, short_repr
-from s3dlm.inputs import read_json_lines
+from s3dlm.errors import short_repr
 from s3dlm.models.base import Model
 from s3dlm.search.methods import DEFAULT, METHODS, find_method
 from s3dlm.server.limits import Limits
@@ -25,11 +23,9 @@ from s3dlm.server.scheduler import Scheduler
 from s3dlm.server.schemas import request_settings
 from s3dlm.settings import FIRST, Settings, merged, names
 from s3dlm.verifier import as_verifier, installed
-from s3dlm.viewer.page import for_page
 
 EXAMPLES_PER_TASK = 3
 MEMO = Decoding.model_fields["memo"].default
-LONGEST_HEADER = 1 << 20  # bytes of a trace's first line
 GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
     (
         "gsm8k",
@@ -38,58 +34,6 @@ GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
     ("math500", "What is the remainder when 7^100 is divided by 5?"),
     ("countdown", "Target: 45 Numbers: 8, 7, 11"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The traces that `s3dlm eval --run traces=N` wrote into some folders, in a table of names: no request
-    is a path."""
-
-    folders: tuple[Path, ...] = ()
-
-    def __post_init__(self) -> None:
-        for folder in self.folders:
-            if not folder.is_dir():
-                raise SettingsError(
-                    f"--runs {folder} is not a folder; give one that `s3dlm eval --run traces=N` wrote"
-                )
-
-    def files(self) -> dict[str, Path]:
-        """Every trace there is now, by the name under which it is offered."""
-        return {
-            f"{folder.resolve().name}/{path.stem}": path
-            for folder in self.folders
-            for path in (folder / "traces").glob("*.jsonl")
-        }
-
-    def listing(self) -> list[dict[str, Any]]:
-        """What is known of every trace before it is opened, by problem and method; damaged ones are left
-        out."""
-        rows = []
-        for name, path in self.files().items():
-            with contextlib.suppress(RecordError, StopIteration, KeyError, TypeError):
-                _, header = next(read_json_lines(path, longest=LONGEST_HEADER))
-                method = header["settings"]["method"]
-                row = {
-                    "id": name,
-                    "run": name.partition("/")[0],
-                    "sample": path.stem.partition("-")[2],
-                    "task": header["task"],
-                    "method": method,
-                    "label": header.get("label", method),
-                    "question": header["question"],
-                    "correct": header.get("correct"),
-                }
-                rows.append(row)
-        return sorted(
-            rows, key=lambda row: [str(row[n]) for n in ("run", "task", "sample", "label")]
-        )
-
-    def trace(self, name: str) -> bytes:
-        """A trace for the page; a damaged one counts as missing."""
-        with contextlib.suppress(KeyError, OSError, ValueError, TypeError):
-            return for_page(self.files()[name].read_bytes())
-        raise ApiError(404, "no such trace; GET /v1/traces lists them", code="not_found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +46,6 @@ class Configuration:
         verifiers: Those that requests may name beside the installed ones: by name a verifier, a function or
             the name of one. They are loaded at the start, never during a request.
         aliases: Other names of the model, each with settings.
-        runs: Folders of `s3dlm eval` whose recorded searches the page offers.
         cors: Origins of web pages that may ask.
         proxies: Addresses or networks of reverse proxies, whose X-Forwarded-For is believed.
         api_key: What every request must send; None: nothing.
@@ -115,7 +58,6 @@ class Configuration:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     verifiers: Mapping[str, Any] = field(default_factory=dict)
     aliases: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    runs: Sequence[Path] = ()
     cors: Sequence[str] = ()
     proxies: Sequence[str] = ()
     api_key: str | None = None
@@ -136,7 +78,7 @@ class Service:
         self.verifiers = {name: as_verifier(name) for name in installed()}
         for name, verifier in given.verifiers.items():
             self.verifiers[_public(name)] = as_verifier(verifier)
-        self.task_names, self.recorded = frozenset(tasks.names()), Recorded(tuple(given.runs))
+        self.task_names = frozenset(tasks.names())
         self.created, self.metrics = int(time.time()), Metrics(self.name)
         self.limits.check(self.settings(self.method), model)  # a mistake is reported at the start
         for alias in given.aliases.values():
@@ -191,7 +133,6 @@ class Service:
             "defaults": {name: settings.to_json() for name, settings in defaults.items()},
             "tasks": [*first, *(name for name in tasks.names() if name not in first)],
             "verifiers": sorted(self.verifiers),
-            "recorded": len(self.recorded.files()),
             "examples": example_problems(self.model.defaults.tasks),
             "limits": {
                 name: getattr(self.limits, name) for name in ("length", "children", "steps")
