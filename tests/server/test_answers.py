@@ -128,12 +128,6 @@ def test_every_door_says_what_the_library_says(live: Live, name: str) -> None:
     check_every_door(live, **SETTINGS[name])
 
 
-@pytest.mark.parametrize("name", ["one particle", "block by block", "two rounds", "the best seen"])
-@pytest.mark.parametrize("seed", [2, 3])
-def test_what_is_streamed_is_never_taken_back(live: Live, name: str, seed: int) -> None:
-    check_every_door(live, **SETTINGS[name], seed=seed)
-
-
 @pytest.fixture(scope="module")
 def calm() -> Iterator[Live]:
     with serving(fake_model(COUNTDOWN, context=1024, noise=0.5)) as server:

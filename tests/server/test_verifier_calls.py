@@ -38,19 +38,6 @@ from tests.server.live import (
 WIDE = {"temperature": 1.0, "particles": 8, "branching": 8, "look_aheads": 4}
 
 
-def test_a_foreign_verifier_changes_nothing_but_the_thread() -> None:
-    """A search whose verifier works in a thread of its own answers what it would have alone."""
-
-    def short(prompt: str, text: str, confidence: float | None) -> float:
-        return 1 / (1 + len(text))
-
-    with serving(verifiers={"short": short}) as live:
-        futures = [live.later(f"q{i}", verifier="short" if i % 2 else None) for i in range(8)]
-        for i, future in enumerate(futures):
-            expected = alone(f"q{i}", verifier=short if i % 2 else None)
-            assert text(future.result()) == expected.text
-
-
 class Batched(Verifier):
     """A verifier that takes many texts at once and works only while its gate is open."""
 

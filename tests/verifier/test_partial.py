@@ -88,11 +88,11 @@ def test_what_is_wrong_stays_wrong_whatever_is_revealed(task: str, level: str) -
     assert seen > len(problems(task)) / 5  # not blind, either
 
 
-@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("order", [2, 3])
 def test_a_grid_of_any_box(order: int) -> None:
     size = order * order
     solved = "".join(
-        "123456789ABCDEFG"[(order * (row % order) + row // order + column) % size]
+        "123456789"[(order * (row % order) + row // order + column) % size]
         for row in range(size)
         for column in range(size)
     )

@@ -63,7 +63,7 @@ def _cells(text: str, size: int | None) -> str | None:
     inside = _BETWEEN_CELLS.sub("", content[: delimiters.MAX_ANSWER])
     plain = all(mark.isalnum() or mark == HOLE for mark in inside)
     if plain and whole and len(inside) in ({size} if size else grids.ORDERS):
-        return inside.upper()
+        return inside
     known = _DIGITS.match(inside)
     return known[0][:size].ljust(size, HOLE) if known and size and answer else None
 
