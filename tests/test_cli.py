@@ -135,7 +135,6 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("generate x --task countdwn", ["did you mean 'countdown'"]),
         ("generate x --particles 0", ["particles=0", "from 1 to"]),
         ("generate x --method s3 --steps 1000", ["steps=1000"]),
-        ("generate x --verifier nowhere.toml", ["nowhere.toml"]),
         ("generate x --model nowhere --verifier nothing", ["verifier='nothing' is unknown"]),
         ("generate x --model nowhere --verifier no.py:f", ["no.py cannot be read"]),
         ("eval --verifier nothing --method s3 --out x", ["verifier='nothing' is unknown"]),

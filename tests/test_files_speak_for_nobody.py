@@ -22,7 +22,7 @@ from tests.fakes import fake_model
 JUDGE = "judge:http://127.0.0.1:9/v1#x"
 
 
-@pytest.mark.parametrize("name", [JUDGE, "reward:folder", "weights.toml", "code", 3, ["paper"]])
+@pytest.mark.parametrize("name", [JUDGE, "reward:folder", "code", 3, ["paper"]])
 def test_a_model_may_recommend_only_bundled_verifiers(tmp_path: Path, name: Any) -> None:
     for settings in ({"*": {"verifier": name}}, {"*": "checker!"}):
         (tmp_path / "s3dlm.json").write_text(json.dumps({"settings": settings}))

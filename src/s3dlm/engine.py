@@ -220,7 +220,7 @@ def generate(
 
     The model (or its name) brings the settings it recommends for the method, `revise` unless another is
     named; keywords such as `particles=8` override them. `settings` replaces them all. `verifier` is
-    a name ("checker", a TOML file), a function (question, text, confidence) → score, or a `Verifier`.
+    a name ("checker"), a function (question, text, confidence) → score, or a `Verifier`.
 
     With a `grammar` every answer follows it, and `Result.parsed` is its value: a pydantic class or another type, a
     JSON schema as a dictionary, `re.compile(…)`, a list of choices, or the text of a Lark grammar.

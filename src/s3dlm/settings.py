@@ -258,7 +258,7 @@ def _place(name: str) -> int:
 class _Verifier(BaseModel):
     verifier: str = setting(
         "paper",
-        "paper, checker, self (the model as judge), a TOML file of weights, or an installed verifier",
+        "paper, checker, self (the model as judge), or an installed verifier",
     )
 
 

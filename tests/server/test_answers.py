@@ -128,12 +128,6 @@ def test_every_door_says_what_the_library_says(live: Live, name: str) -> None:
     check_every_door(live, **SETTINGS[name])
 
 
-@pytest.mark.parametrize("name", ["one particle", "block by block", "two rounds", "the best seen"])
-@pytest.mark.parametrize("seed", [2, 3])
-def test_what_is_streamed_is_never_taken_back(live: Live, name: str, seed: int) -> None:
-    check_every_door(live, **SETTINGS[name], seed=seed)
-
-
 @pytest.fixture(scope="module")
 def calm() -> Iterator[Live]:
     with serving(fake_model(COUNTDOWN, context=1024, noise=0.5)) as server:
@@ -214,17 +208,11 @@ def test_completions_answer_prompt_by_prompt(live: Live) -> None:
     assert alone_it_stands == s3dlm.infill(fake_model(), "ab[[4]]cd", settings=settings).text
 
 
-def test_logprobs_of_completions_have_offsets_and_end_at_a_stop(live: Live) -> None:
-    create = live.client().completions.create
-    whole = create(model="fake", prompt=QUESTION, logprobs=0).choices[0]
-    assert whole.logprobs is not None
-    offsets, tokens = whole.logprobs.text_offset or [], whole.logprobs.tokens or []
-    places = zip(offsets, tokens, strict=True)
-    assert [whole.text[at : at + len(token)] for at, token in places] == tokens
-    cut = create(model="fake", prompt=QUESTION, logprobs=0, stop=whole.text[3]).choices[0]
-    assert cut.logprobs is not None
-    assert "".join(cut.logprobs.tokens or []) == cut.text
-    assert create(model="fake", prompt=QUESTION).choices[0].logprobs is None
+def test_logprobs_end_at_a_stop(live: Live) -> None:
+    text = live.chat().choices[0].message.content
+    cut = live.chat(logprobs=True, stop=text[3]).choices[0]
+    assert "".join(token.token for token in cut.logprobs.content) == cut.message.content
+    assert live.chat().choices[0].logprobs is None
 
 
 @pytest.mark.parametrize("stream", [False, True])

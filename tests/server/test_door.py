@@ -50,13 +50,10 @@ def test_keys(closed: Live) -> None:
     for sent in (*wrong, f"Basic {KEY}"):
         answer = closed.http.get("/v1/models", headers={"authorization": sent.encode()})
         assert code(answer) == (401, "invalid_api_key")
-    for path in ("/v1/models", "/metrics", "/v1/options", "/openapi.json", "/version", "/nothing"):
+    for path in ("/v1/models", "/metrics", "/v1/options", "/openapi.json", "/nothing"):
         assert closed.http.get(path).status_code == 401, path
     assert closed.http.get("/health").json() == {"status": "ok"}
     assert closed.http.get("/").status_code == 200
-    page = closed.http.get("/docs").text
-    assert "authorization: Bearer KEY" in page
-    assert "fake" not in page
 
 
 def test_origins(closed: Live, live: Live) -> None:
@@ -135,19 +132,15 @@ def lines_of(caplog: pytest.LogCaptureFixture, answer: httpx.Response) -> list[d
     return [line for line in logged(caplog) if line.get("id") == request]
 
 
-@pytest.mark.parametrize("log_prompts", [False, True])
-def test_the_log_holds_prompts_only_if_asked(
-    caplog: pytest.LogCaptureFixture, log_prompts: bool
+def test_the_log_has_one_line_for_a_request_and_no_prompt(
+    caplog: pytest.LogCaptureFixture, live: Live
 ) -> None:
     caplog.set_level(logging.INFO, logger="s3dlm.server")
-    with serving(log_prompts=log_prompts) as live:
-        answer = live.ask("hush\u2028\x85")
-        (line,) = lines_of(caplog, answer)
+    answer = live.ask("hush")
+    (line,) = lines_of(caplog, answer)
     assert line["endpoint"] == "/v1/completions"
     assert line["nfe"] == answer.json()["usage"]["nfe"]
-    assert ("hush" in json.dumps(line)) == log_prompts
-    # Separators of Unicode do not end a line, for whatever reads it.
-    assert all(len(JsonLines().format(record).splitlines()) == 1 for record in caplog.records)
+    assert "hush" not in json.dumps(line)
 
 
 def test_a_refusal_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture, live: Live) -> None:
@@ -164,8 +157,10 @@ def test_tracebacks_in_the_log_do_not_quote_prompts(error: Exception, quoted: bo
     try:
         raise error
     except Exception:
-        record = logging.LogRecord("x", 40, "x", 1, "failed", (), sys.exc_info())
-    last = json.loads(JsonLines().format(record))["traceback"].splitlines()[-1]
+        record = logging.LogRecord("x", 40, "x", 1, "failed\u2028\x85", (), sys.exc_info())
+    line = JsonLines().format(record)
+    assert len(line.splitlines()) == 1  # whatever Unicode takes for the end of a line
+    last = json.loads(line)["traceback"].splitlines()[-1]
     assert type(error).__name__ in last
     assert (str(error) in last) == quoted
 

@@ -1,25 +1,19 @@
-"""What one server offers: names, settings, pages, and the recorded searches of some folders."""
+"""What one server offers: names, settings and its published schema."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from html import unescape
-from pathlib import Path
 
 import openai
 import pytest
 
-import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.server.app import create_app
-from s3dlm.server.reporting import ApiError
-from s3dlm.server.service import Configuration, Recorded, Service
+from s3dlm.server.service import Configuration, Service
 from tests.fakes import fake_model
 from tests.server.live import ASK, SMALL, Live, serving
 
 ALIASES = {"greedy": {"method": "baseline", "temperature": 0.0}, "wide": {"particles": 3}}
-HEADER = {"task": "countdown", "settings": {"method": "baseline"}, "question": "x"}
 
 
 @pytest.fixture(scope="module")
@@ -59,27 +53,15 @@ def test_a_wrong_alias_is_refused_at_the_start() -> None:
         create_app(fake_model(), aliases={"x": {"method": "best_of_k", "lam": 3.0}})
 
 
-def test_version_and_docs(named: Live) -> None:
-    version, page = named.http.get("/version").json(), named.http.get("/docs")
-    assert version["version"] == s3dlm.__version__
-    assert version["models"] == ["fake", "greedy", "wide"]
-    assert page.headers["content-type"].startswith("text/html")
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    for words in ("/v1/chat/completions", "ess_threshold", "response_format", "/version"):
-        assert words in page.text
-    assert "<script" not in page.text
-    assert f"curl -s {named.url}/v1/chat/completions" in page.text
-    assert unescape(page.text).count('"model": "fake"') == 1
-    assert "http://" not in page.text.replace(named.url, "")
-
-
-def test_the_published_schema_has_every_field_of_a_reply(live: Live) -> None:
+def test_the_published_schema_has_every_setting_and_what_a_reply_says_of_its_search(
+    live: Live,
+) -> None:
     schemas = live.http.get("/openapi.json").json()["components"]["schemas"]
-    chat, text = live.post("/v1/chat/completions", **ASK).json(), live.ask("x").json()
-    for reply, name in ((chat, "ChatChoice"), (text, "TextChoice")):
-        (choice,) = reply["choices"]
-        assert set(choice) == set(schemas[name]["properties"])
-        told = {*choice["search"], "checkable"}  # of which the paper's verifier says nothing
+    for name in ("ChatRequest", "CompletionRequest", "SearchRequest"):
+        assert {"ess_threshold", "reasoning_effort", "user"} <= set(schemas[name]["properties"])
+    for reply in (live.post("/v1/chat/completions", **ASK).json(), live.ask("x").json()):
+        assert set(reply) == set(schemas["Answer"]["properties"])
+        told = {*reply["choices"][0]["search"], "checkable"}  # the paper's verifier does not say
         assert told == set(schemas["SearchReport"]["properties"])
         assert set(reply["usage"]) == set(schemas["Usage"]["properties"])
 
@@ -102,36 +84,3 @@ def test_options_offer_only_what_is_accepted(live: Live) -> None:
         assert live.post("/v1/search", **example, gen_length=24).status_code == 200
     for method in offered["methods"]:
         assert live.post("/v1/settings", prompt="x", method=method).status_code == 200
-
-
-def write(folder: Path, name: str, text: str) -> None:
-    (folder / "traces").mkdir(exist_ok=True)
-    (folder / "traces" / f"{name}.jsonl").write_text(text)
-
-
-def test_without_a_manifest_records_go_by_problem_under_their_methods(tmp_path: Path) -> None:
-    for name in ("bb-countdown-0001", "aa-countdown-0002"):
-        write(tmp_path, name, json.dumps(HEADER) + "\n{}\n")
-    rows = Recorded((tmp_path,)).listing()
-    assert [row["sample"] for row in rows] == ["countdown-0001", "countdown-0002"]
-    assert {row["label"] for row in rows} == {"baseline"}
-    trace = Recorded((tmp_path,)).trace(rows[0]["id"])
-    assert [json.loads(line) for line in trace.splitlines()] == [HEADER, {}]
-
-
-def test_a_record_has_the_label_of_its_condition_and_its_gold_in_words(tmp_path: Path) -> None:
-    conditions = [{"spec": "aa", "task": "countdown", "label": "greedy"}]
-    (tmp_path / "manifest.json").write_text(json.dumps({"conditions": conditions}))
-    write(tmp_path, "aa-countdown-0001", json.dumps({**HEADER, "gold": 18.0}) + "\n")
-    trace = Recorded((tmp_path,)).trace(f"{tmp_path.name}/aa-countdown-0001")
-    assert json.loads(trace) == {**HEADER, "gold": 18.0, "gold_text": "18", "label": "greedy"}
-
-
-def test_a_damaged_record_is_neither_listed_nor_sent(tmp_path: Path) -> None:
-    write(tmp_path, "aa-countdown-0001", "no json\n")
-    write(tmp_path, "aa-countdown-0002", "[]\n")
-    recorded = Recorded((tmp_path,))
-    assert recorded.listing() == []
-    for name in ("aa-countdown-0001", "aa-countdown-0002", "none"):
-        with pytest.raises(ApiError, match="no such trace"):
-            recorded.trace(f"{tmp_path.name}/{name}")

@@ -38,19 +38,6 @@ from tests.server.live import (
 WIDE = {"temperature": 1.0, "particles": 8, "branching": 8, "look_aheads": 4}
 
 
-def test_a_foreign_verifier_changes_nothing_but_the_thread() -> None:
-    """A search whose verifier works in a thread of its own answers what it would have alone."""
-
-    def short(prompt: str, text: str, confidence: float | None) -> float:
-        return 1 / (1 + len(text))
-
-    with serving(verifiers={"short": short}) as live:
-        futures = [live.later(f"q{i}", verifier="short" if i % 2 else None) for i in range(8)]
-        for i, future in enumerate(futures):
-            expected = alone(f"q{i}", verifier=short if i % 2 else None)
-            assert text(future.result()) == expected.text
-
-
 class Batched(Verifier):
     """A verifier that takes many texts at once and works only while its gate is open."""
 
@@ -256,9 +243,8 @@ def test_what_a_verifier_raises_is_an_error_at_once(caplog: pytest.LogCaptureFix
         assert f"{type(error).__name__}: {error}".rstrip(": ") in log
 
 
-@pytest.mark.parametrize("log_prompts", [False, True])
 def test_the_reason_of_a_verifier_is_logged_without_the_prompt(
-    log_prompts: bool, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def quotes(prompt: str, text: str, confidence: float | None) -> float:
         raise ValueError(f"cannot judge {prompt!r}")
@@ -267,9 +253,9 @@ def test_the_reason_of_a_verifier_is_logged_without_the_prompt(
         return 7.0
 
     judges = {"quotes": quotes, "absurd": absurd}
-    with serving(verifiers=judges, log_prompts=log_prompts) as live:
+    with serving(verifiers=judges) as live:
         assert all("hush" not in live.ask("hush hush", verifier=name).text for name in judges)
     reasons = json.dumps([line for line in logged(caplog) if line["event"] == "verifier failed"])
     assert "cannot judge" in reasons
     assert "7.0" in reasons
-    assert ("hush hush" in reasons) == log_prompts
+    assert "hush hush" not in reasons

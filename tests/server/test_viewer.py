@@ -36,7 +36,6 @@ SETTINGS = {
     "particles": 4,
     "branching": 2,
 }
-LABELS = ("s3", "greedy", "best_of_k")  # not in the order of their names
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +48,19 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A server with the records of two problems by three methods."""
-    run = tmp_path_factory.mktemp("runs") / "first"
-    task = write_task(run.parent, 2)
-    evaluate(small_model(), small_plan(task, LABELS, (0,), traces=2), run)
-    with serving(defaults=SETTINGS, runs=[run]) as live:
+def server() -> Iterator[Live]:
+    with serving(defaults=SETTINGS) as live:
         yield live
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> list[Path]:
+    """The traces of an evaluation: one problem by two methods."""
+    labels = ("greedy", "s3")
+    plan = small_plan(write_task(tmp_path, 1), labels, (0,), traces=1)
+    evaluate(small_model(), plan, tmp_path / "run")
+    found = {read_trace(p).header["label"]: p for p in (tmp_path / "run").glob("traces/*.jsonl")}
+    return [found[label] for label in labels]
 
 
 @pytest.fixture
@@ -325,56 +330,12 @@ def test_a_link_repeats_a_search_and_the_history_knows_it(page: Any, server: Liv
     assert page.locator(".final").all_inner_texts() == finals
 
 
-def open_records(page: Any, server: Live) -> Any:
-    page.goto(server.url)
-    unfold(page, "Recorded (6)")
-    page.locator(".rows li").first.wait_for()
-    return page.locator(".rows li")
-
-
-def test_hover_prompt_gold_and_grade_of_a_recorded_run(page: Any, server: Live) -> None:
-    rows = open_records(page, server)
-    page.get_by_label("Find a recorded search").fill("problem 1.")
-    assert rows.count() == 3
-    page.locator(".rows .beside").first.click()
-    finished(page, 2)
-    assert page.url.count("first%2F") == 2
-    correct = {row["label"]: row["correct"] for row in server.http.get("/v1/traces").json()
-               if row["sample"] == "problems-0001"}  # fmt: skip
-    for panel in page.locator(".panel").all():
-        words = panel.locator(".graded").inner_text()
-        if correct[panel.locator("h2").inner_text()] == 1:
-            assert words.startswith("✓ right")
-        else:
-            assert words.startswith("✗ wrong")
-            assert "gold: any expression of 6, 4 and 12 that makes 36" in words
-    title = page.locator(".canvas .t").first.get_attribute("title")
-    assert re.fullmatch(r"accepted with probability \d+ %", title)
-    page.locator(".prompt summary").first.click()
-    assert "Problem 1. Target" in page.locator(".prompt pre").first.inner_text()
-    for path in ("first/../../samples", "..%2f..%2fetc%2fpasswd"):
-        assert server.http.get(f"/v1/traces/{path}").status_code == 404
-
-
-def test_records_stand_in_the_runs_order_and_bring_their_questions_and_settings(
-    page: Any, server: Live
+def test_prompt_gold_and_grade_of_recorded_searches_are_shown_and_fill_the_form(
+    page: Any, server: Live, recorded: list[Path]
 ) -> None:
-    rows = open_records(page, server)
-    shown = [(row.locator("b").inner_text()[2:], row.locator(".note").inner_text())
-             for row in rows.all()]  # fmt: skip
-    samples = ("problems-0000", "problems-0001")
-    assert shown == [(label, sample) for sample in samples for label in LABELS]
-    words = page.get_by_label("Find a recorded search")  # every word must occur
-    words.fill("36 greedy")
-    assert rows.locator(".note").all_inner_texts() == ["problems-0001"]
-    words.fill("greedy zebra")
-    assert rows.count() == 0
-    assert page.get_by_text("No recorded search has all these words.").is_visible()
-    words.fill("")
-    page.keyboard.press("Escape")
+    page.goto(server.url)
     page.fill("#prompt", "an old question")
-    unfold(page, "Recorded")
-    rows.nth(1).locator("a").first.click()  # by greedy
+    page.set_input_files("#file", [str(recorded[0])])
     finished(page)
     assert page.locator(".panel h2").inner_text() == "greedy"
     prompt = playwright.expect(page.locator("#prompt"))
@@ -383,26 +344,40 @@ def test_records_stand_in_the_runs_order_and_bring_their_questions_and_settings(
     assert page.locator("input[name=temperature]").is_disabled()  # a greedy answer has none
     assert page.locator("input[name=gen_length]").input_value() == "24"
     assert page.locator("input[name=seed]").input_value() == ""  # the default
+    title = page.locator(".canvas .t").first.get_attribute("title")
+    assert re.fullmatch(r"accepted with probability \d+ %", title)
+    out = recorded[0].with_suffix(".html")
+    out.write_text(standalone(recorded), encoding="utf-8")
+    page.goto(out.as_uri())
+    finished(page, 2)
+    for path, panel in zip(recorded, page.locator(".panel").all(), strict=True):
+        words = panel.locator(".graded").inner_text()
+        if read_trace(path).header["correct"] == 1:
+            assert words.startswith("✓ right")
+        else:
+            assert words.startswith("✗ wrong")
+            assert "gold: any expression of 6, 4 and 12 that makes 22" in words
+    page.locator(".prompt summary").first.click()
+    assert "Problem 0. Target" in page.locator(".prompt pre").first.inner_text()
 
 
-def test_menus_close_and_fit_a_phone(page: Any, server: Live) -> None:
-    open_records(page, server)
+def test_the_history_closes_and_fits_a_phone(page: Any, server: Live) -> None:
+    run(page, server)
     menus = page.locator(".menu:visible")
+    unfold(page, "History")
+    assert menus.count() == 1
     page.keyboard.press("Escape")
     assert menus.count() == 0
-    assert page.evaluate("document.activeElement.textContent").startswith("Recorded")
+    assert page.evaluate("document.activeElement.textContent").startswith("History")
     unfold(page, "History")
-    unfold(page, "Recorded")
-    assert menus.count() == 1
     page.mouse.click(5, 800)
     assert menus.count() == 0
     page.set_viewport_size({"width": 390, "height": 800})  # a phone
-    for name in ("History", "Recorded"):
-        unfold(page, name)
-        box = page.locator(".menu:visible").bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= 390
-        assert page.evaluate("document.documentElement.scrollWidth") == 390
+    unfold(page, "History")
+    box = page.locator(".menu:visible").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
     question = page.locator(".rows .what").first
     assert question.evaluate("(node) => node.scrollWidth <= node.clientWidth")  # not cut off
 

@@ -5,7 +5,7 @@ from operator import mul
 import pytest
 
 from s3dlm.errors import S3dlmError, SettingsError, VerifierError
-from s3dlm.verifier import PARTS, VERIFIERS, Score, as_verifier, compose, for_task, from_toml
+from s3dlm.verifier import PARTS, VERIFIERS, Score, as_verifier, compose, for_task
 from s3dlm.verifier.names import _named
 from s3dlm.verifier.weights import PAPER
 
@@ -49,70 +49,32 @@ def test_a_composite_of_parts_of_ones_own():
     assert score.total == pytest.approx(0.5 + 0.25 * (1 - len(text) / 100) + 0.25 * paper)
 
 
-GRID = ("Sudoku: 1000341221434321", "<answer>1234341221434321</answer>")
-SUM = ("Numbers: [1, 2]\nTarget: 3", r"\boxed{1 + 2}")
-
-
-@pytest.mark.parametrize(
-    ("content", "example", "total"),
-    [
-        ("constraint = 'sudoku'\n[weights]\nconstraint = 0.9\nconfidence = 0.1", GRID, 0.95),
-        ("[weights]\nconstraint = 1", SUM, 1.0),  # the task's own constraint
-        ("constraint = 'countdown'", SUM, None),  # the task's own weights
-    ],
-)
-def test_a_toml_file_gives_the_weights(tmp_path, content, example, total):
-    path = tmp_path / "mine.toml"
-    path.write_text(content)
-    own = for_task("countdown").score(*example, 0.5).total
-    found = for_task("countdown", str(path)).score(*example, 0.5).total
-    assert found == pytest.approx(own if total is None else total)
-    if total is None:
-        assert from_toml(path, "sudoku").score(*SUM).parts["constraint"] == 1
-
-
-def _toml(content):
-    def load(path):
-        path.write_text(content)
-        from_toml(path)
-
-    return load
-
-
 REFUSED = [  # (call, words)
-    (lambda path: compose({"structure": 0.5}), "add up to 0.5"),
-    (lambda path: compose({"structure": 0.7, "arithmetic": 0.7}), "add up to 1.4"),
-    (lambda path: compose({"structure": 1.5, "arithmetic": -0.5}), "'arithmetic' is -0.5"),
-    (lambda path: compose({"structure": float("nan")}), "is nan"),
-    (lambda path: compose({"structure": True}), "is True"),
-    (lambda path: compose({"structure": "1"}), "is '1'"),
-    (lambda path: compose({"beauty": 1.0}), "part='beauty' is unknown"),
-    (lambda path: compose({}), "add up to 0"),
-    (lambda path: compose({"structure": 1.0}, form="prose"), "form='prose' is unknown; choose one of"),
-    (lambda path: compose({"structure": 1.0}, constraint="chess"), "'chess' is unknown; choose one of"),
-    (_toml("[weights]\nstructure = 0.4\n"), "add up to"),
-    (_toml("[weights]\nbeauty = 1.0\n"), "beauty"),
-    (_toml("colour = 1\n[weights]\nstructure = 1\n"), "colour"),
-    (_toml("weights = 1\n"), r"no \[weights\] table; add one"),
-    (_toml("constraint = 'countdown'\n"), r"no \[weights\] table; add one"),
-    (_toml("not toml"), "TOML"),
-    (lambda path: from_toml(path), "cannot be read"),
-    (lambda path: from_toml(path, "gsm8"), r"task='gsm8' is unknown.*did you mean 'gsm8k'"),
-    (lambda path: for_task("gsm8"), "did you mean 'gsm8k'"),
-    (lambda path: for_task("gsm8k", "papr"), "verifier='papr'"),
-    (lambda path: as_verifier("nobody"), "verifier='nobody'"),
-    (lambda path: as_verifier(3), r"not a verifier.*`score` returns a Score"),
+    (lambda: compose({"structure": 0.5}), "add up to 0.5"),
+    (lambda: compose({"structure": 0.7, "arithmetic": 0.7}), "add up to 1.4"),
+    (lambda: compose({"structure": 1.5, "arithmetic": -0.5}), "'arithmetic' is -0.5"),
+    (lambda: compose({"structure": float("nan")}), "is nan"),
+    (lambda: compose({"structure": True}), "is True"),
+    (lambda: compose({"structure": "1"}), "is '1'"),
+    (lambda: compose({"beauty": 1.0}), "part='beauty' is unknown"),
+    (lambda: compose({}), "add up to 0"),
+    (lambda: compose({"structure": 1.0}, form="prose"), "form='prose' is unknown; choose one of"),
+    (lambda: compose({"structure": 1.0}, constraint="chess"), "'chess' is unknown; choose one of"),
+    (lambda: for_task("gsm8"), "did you mean 'gsm8k'"),
+    (lambda: for_task("gsm8k", "papr"), "verifier='papr'"),
+    (lambda: as_verifier("nobody"), "verifier='nobody'"),
+    (lambda: as_verifier(3), r"not a verifier.*`score` returns a Score"),
     *[
-        (lambda path, value=value: as_verifier(lambda p, t, c: value).score("q", "text"), "finite number")
+        (lambda value=value: as_verifier(lambda p, t, c: value).score("q", "text"), "finite number")
         for value in (None, "high", float("nan"), float("inf"), [1])
     ],
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "words"), REFUSED, ids=[words for _, words in REFUSED])
-def test_what_is_no_verifier_is_refused_with_a_reason(tmp_path, call, words):
+def test_what_is_no_verifier_is_refused_with_a_reason(call, words):
     with pytest.raises((SettingsError, VerifierError), match=words):
-        call(tmp_path / "mine.toml")
+        call()
 
 
 def test_a_function_is_a_verifier_a_verifier_itself_and_a_task_names_its_own():

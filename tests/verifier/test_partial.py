@@ -21,7 +21,7 @@ MAKERS = {
     "sudoku": sudoku.generate,
 }
 LEVELS = ("checker", "checker_solver")
-RULES = [*((task, LEVELS[0]) for task in MAKERS), ("countdown", LEVELS[1]), ("sudoku", LEVELS[1])]
+RULES = [*((task, LEVELS[0]) for task in MAKERS), ("sudoku", LEVELS[1])]
 
 
 def pieces(text: str) -> list[str]:
@@ -88,11 +88,11 @@ def test_what_is_wrong_stays_wrong_whatever_is_revealed(task: str, level: str) -
     assert seen > len(problems(task)) / 5  # not blind, either
 
 
-@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("order", [2, 3])
 def test_a_grid_of_any_box(order: int) -> None:
     size = order * order
     solved = "".join(
-        "123456789ABCDEFG"[(order * (row % order) + row // order + column) % size]
+        "123456789"[(order * (row % order) + row // order + column) % size]
         for row in range(size)
         for column in range(size)
     )
@@ -170,9 +170,3 @@ def test_both_levels_judge_whole_texts_alike_and_the_paper_reads_no_part() -> No
         assert checker.satisfied_at == solver.satisfied_at
         assert for_task(task, "paper").score_partial is None
     assert for_task("general", "checker").score_partial("x", "2 + 2 = 5.\n").total < 1
-
-
-def test_a_target_out_of_reach_is_a_solvers_step() -> None:
-    off = "Target: 25 Numbers: 11, 13, 1", f"First, 11 - 1 = 10. Then {HOLE}"
-    checker, solver = (for_task("countdown", level).score_partial(*off).total for level in LEVELS)
-    assert solver < checker == 1.0

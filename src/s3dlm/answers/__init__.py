@@ -25,7 +25,7 @@ for _name, _kind in {
     "math": AnswerKind(extraction.content, spelling.math),
     "choice": AnswerKind(extraction.choice, lambda a: a.strip(" \t\n.()[]{}*:").upper()),
     "expression": AnswerKind(extraction.expression, spelling.expression),
-    "grid": AnswerKind(extraction.grid, lambda a: re.sub(r"[^0-9A-Za-z]", "", a.replace(".", "0"))),
+    "grid": AnswerKind(extraction.grid, lambda a: re.sub(r"[^0-9]", "", a.replace(".", "0"))),
     "text": AnswerKind(lambda text, _: text or None, lambda a: " ".join(a.split()), whole=True),
 }.items():
     KINDS.register(_name, _kind)

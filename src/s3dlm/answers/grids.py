@@ -1,7 +1,6 @@
-"""Sudoku grids of any n²×n²: reading the puzzle from a question, and counting the rules kept.
+"""Sudoku grids of 4×4 and 9×9: reading the puzzle from a question, and counting the rules kept.
 
-A grid is a string of n⁴ cells, row by row, with `0` for an empty one. Cells of grids above 9×9 are
-letters after the digits.
+A grid of n²×n² is a string of n⁴ digits, row by row, with `0` for an empty cell.
 """
 
 from __future__ import annotations
@@ -11,23 +10,21 @@ from functools import lru_cache
 
 from s3dlm.errors import PromptError, short_repr
 
-ORDERS = {n**4: n for n in (2, 3, 4)}
-CELL_MARKS = "123456789ABCDEFG"
+ORDERS = {n**4: n for n in (2, 3)}
+CELL_MARKS = "123456789"
 BLANKS = "0._"
 RULING = " \t\r\n|+-=,"  # may stand anywhere between cells
 
 _RUN = re.compile(r"[0-9.]{16,}")
-_LONG_RUN = re.compile(r"[0-9A-Ga-g.]{256,}")
 _ROW = re.compile(r"^(?:[^\S\n]|\|)*+((?:[0-9.][\s|,]*){4,9})$", re.MULTILINE)
 
 
 @lru_cache(maxsize=256)
 def puzzle_in(question: str) -> str | None:
     """The puzzle a question gives, as one string with `0` for empty cells; the last one wins."""
-    runs = _LONG_RUN.findall(question) or _RUN.findall(question)
-    whole = [run for run in runs if len(run) in ORDERS]
+    whole = [run for run in _RUN.findall(question) if len(run) in ORDERS]
     if whole:
-        return str(whole[-1]).replace(".", "0").upper()
+        return str(whole[-1]).replace(".", "0")
     rows = "".join(re.sub(r"[^0-9.]", "", row) for row in _ROW.findall(question[:4000]))
     return rows.replace(".", "0") if len(rows) in ORDERS else None
 
@@ -41,11 +38,9 @@ def read_puzzle(text: str, order: int) -> str:
         f"in {side}"
     )
     cells = "".join(mark for mark in text if mark not in RULING)
-    stranger = next(
-        (mark for mark in cells if mark.upper() not in CELL_MARKS[:side] + BLANKS), None
-    )
+    stranger = next((mark for mark in cells if mark not in CELL_MARKS[:side] + BLANKS), None)
     if stranger is None:
-        puzzle = re.sub("[._]", "0", cells.upper())
+        puzzle = re.sub("[._]", "0", cells)
     elif (puzzle := puzzle_in(text) or "") == "":
         raise PromptError(f"a Sudoku of {side}×{side} cannot contain {stranger!r}; {remedy}")
     if len(puzzle) != size:

@@ -143,7 +143,6 @@ JUDGES = {
     "likelihood:…": "how likely another language model finds the text",
     "orm:…": "a diffusion model with a LoRA adapter and a reward head",
     "judge:…": "a chat model behind an OpenAI-compatible API, as judge:URL#MODEL",
-    "FILE.toml": "your own weights of the paper's components",
     "FILE.py:NAME": "your own function (question, text, confidence) → 0 to 1",
 }
 

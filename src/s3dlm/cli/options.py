@@ -59,7 +59,7 @@ _FAST = "Adaptive reveal, and an approximate cache where the model's own is not 
 Fast = Annotated[bool, Option("--fast", help=_FAST)]
 _PROMPTS = "TOML file of your own prompts, a table per task with user, prefill and system."
 PromptsFile = Annotated[str | None, Option("--prompts", metavar="FILE", help=_PROMPTS)]
-_VERIFIER = "paper, checker, FILE.toml, your FILE.py:NAME, …"
+_VERIFIER = "paper, checker, your FILE.py:NAME, …"
 VerifierName = Annotated[str | None, Option("--verifier", help=_VERIFIER)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 

@@ -21,7 +21,6 @@ _PROXY = "Reverse proxy whose X-Forwarded-For names the client: address or netwo
 _METHOD = "For requests that name none."
 _ALIAS = "Another name of the model: NAME or NAME=METHOD,SETTING=VALUE,…; repeatable."
 _VERIFIER = "A verifier that requests may name, such as reward:MODEL; repeatable."
-_RUNS = "Folder of `s3dlm eval --run traces=N` that the page offers; repeatable."
 _LIMIT = "A limit: length, children, steps, nfe, seconds (per request), waiting, batch, …"
 
 _REPLICAS = "Servers behind one address, over Ray: 2, 1-4 (with the load) or all (GPUs, or cores)."
@@ -41,10 +40,8 @@ def serve(
     method: Annotated[str | None, Option(help=_METHOD, autocompletion=method_names)] = None,
     alias: Annotated[options.Repeated, Option(help=_ALIAS)] = None,
     verifier: Annotated[options.Repeated, Option(help=_VERIFIER)] = None,
-    runs: Annotated[list[Path] | None, Option(help=_RUNS)] = None,
     limit: Annotated[options.Repeated, Option("--max", metavar="NAME=VALUE", help=_LIMIT)] = None,
     grace: Annotated[float, Option(help="Seconds for running requests after SIGTERM.")] = 60.0,
-    log_prompts: Annotated[bool, Option("--log-prompts", help="Write prompts to the log.")] = False,
     device: options.Device = None,
     load: options.Load = None,
     fast: options.Fast = False,
@@ -98,10 +95,8 @@ def serve(
         "verifiers": {n if n == j else j.partition("@")[0]: j for n, j in judges.items()},
         "api_key": key,
         "hosts": allowed_hosts(host, key),
-        "log_prompts": log_prompts,
         "cors": cors or [],
         "proxies": [network(address) for address in proxy or ()],
-        "runs": runs or [],
         "aliases": aliases,
     }
 

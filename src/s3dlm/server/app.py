@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from importlib.metadata import version as package
-from platform import python_version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
@@ -16,7 +14,6 @@ from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import (
-    HTMLResponse,
     JSONResponse,
     PlainTextResponse,
     Response,
@@ -35,7 +32,6 @@ from s3dlm.server.run import Middleware, network
 from s3dlm.server.scheduler import Started
 from s3dlm.server.service import Configuration, Service, example_problems
 from s3dlm.server.streaming import Watch, streamed, unless_disconnected
-from s3dlm.server.telemetry import tracing
 from s3dlm.trace import TraceEncoder
 from s3dlm.viewer.page import CONTENT_POLICY, viewer_files
 
@@ -54,12 +50,11 @@ endpoints = APIRouter(responses=ERRORS)
 DIALECTS: Registry[APIRouter] = Registry("dialect", "s3dlm.dialects", APIRouter)
 
 
-def create_app(model: Model, *, spans: Any = None, **options: Any) -> FastAPI:
+def create_app(model: Model, **options: Any) -> FastAPI:
     """An ASGI app around a loaded model.
 
     Args:
         model: The model.
-        spans: An OpenTelemetry provider, by default the one that the environment asks for.
         options: See `Configuration`.
     """
     service = Service(model, given := Configuration(**options))
@@ -75,7 +70,7 @@ def create_app(model: Model, *, spans: Any = None, **options: Any) -> FastAPI:
         version=__version__,
         summary="Inference-time search for diffusion language models behind an OpenAI-compatible API.",
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own page loads scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere
         redoc_url=None,
     )
     app.state.service = service
@@ -84,7 +79,7 @@ def create_app(model: Model, *, spans: Any = None, **options: Any) -> FastAPI:
         app.include_router(each)
     routes = [route for each in routers for route in each.routes]
     paths = frozenset(str(getattr(route, "path", "")) for route in routes)
-    app.add_middleware(Middleware, service=service, endpoints=paths, spans=spans or tracing())
+    app.add_middleware(Middleware, service=service, endpoints=paths)
     if given.cors:
         app.add_middleware(
             CORSMiddleware,
@@ -115,28 +110,28 @@ Shared = Annotated[Service, Depends(_service)]
 
 
 @endpoints.get("/v1/models")
-async def models(service: Shared) -> schemas.ModelList:
+async def models(service: Shared) -> dict[str, Any]:
     """The model that is served, under each of its names."""
-    return schemas.ModelList(object="list", data=[_card(service, name) for name in service.names])
+    return {"object": "list", "data": [_card(service, name) for name in service.names]}
 
 
 @endpoints.get("/v1/models/{name:path}")
-async def model_card(name: str, service: Shared) -> schemas.ModelCard:
+async def model_card(name: str, service: Shared) -> dict[str, Any]:
     """The card of the served model."""
     return _card(service, service.named(name).name)
 
 
-def _card(service: Service, name: str) -> schemas.ModelCard:
-    return schemas.ModelCard(id=name, object="model", created=service.created, owned_by="s3dlm")
+def _card(service: Service, name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": service.created, "owned_by": "s3dlm"}
 
 
-@endpoints.post("/v1/chat/completions", response_model=schemas.ChatCompletion, responses=STREAMED)
+@endpoints.post("/v1/chat/completions", response_model=schemas.Answer, responses=STREAMED)
 async def chat(body: schemas.ChatRequest, request: Request, service: Shared) -> Response:
     """Answer a conversation."""
     return await reply_to(request, service, body)
 
 
-@endpoints.post("/v1/completions", response_model=schemas.Completion, responses=STREAMED)
+@endpoints.post("/v1/completions", response_model=schemas.Answer, responses=STREAMED)
 async def completion(
     body: schemas.CompletionRequest, request: Request, service: Shared
 ) -> Response:
@@ -179,8 +174,7 @@ async def search(body: schemas.SearchRequest, request: Request, service: Shared)
 
 
 def _watch(request: Request, parsed: Parsed, *, watched: bool) -> Watch:
-    """Queue the searches of a request, and note for the log what they are; prompts only if the
-    operator wants them."""
+    """Queue the searches of a request, and note for the log what they are."""
     service, settings = parsed.service, parsed.settings
     if parsed.outside is not None:
         example = example_problems(service.model.defaults.tasks)[0]["prompt"]
@@ -197,10 +191,6 @@ def _watch(request: Request, parsed: Parsed, *, watched: bool) -> Watch:
         gen_length=settings.decoding.gen_length,
         seed=settings.decoding.seed,
     )
-    if service.configuration.log_prompts:
-        request.state.note["prompts"] = [
-            "\n".join(filter(None, (job.question, job.infill))) for job in parsed.jobs
-        ]
     client = "" if request.client is None else request.client.host
     return Watch(service.scheduler, parsed.jobs, watched=watched, client=client)
 
@@ -218,36 +208,6 @@ async def search_settings(body: schemas.SearchRequest, service: Shared) -> dict[
     (job,), known = parsed.jobs, parsed.outside is None
     most = job.settings.most_nfe_in_blocks(service.model.denoiser.causal_block)
     return {"settings": job.settings.to_json(), "most_nfe": most, "task": job.task, "known": known}
-
-
-@endpoints.get("/v1/traces")
-def traces(service: Shared) -> list[dict[str, Any]]:
-    """The recorded searches of the runs that the operator named."""
-    return service.recorded.listing()
-
-
-@endpoints.get("/v1/traces/{name:path}", response_class=Response, responses=TRACED)
-def trace(name: str, service: Shared) -> Response:
-    """One recorded search as JSON lines."""
-    return Response(service.recorded.trace(name), media_type=JSON_LINES)
-
-
-@endpoints.get("/version")
-async def version(service: Shared) -> schemas.Version:
-    """Versions of the package, Python and torch, and the names of the model."""
-    versions = {"version": __version__, "python": python_version(), "torch": package("torch")}
-    return schemas.Version(**versions, models=service.names)
-
-
-@endpoints.get("/docs", include_in_schema=False)
-async def docs(request: Request, service: Shared) -> Response:
-    """The API as a page that loads nothing from elsewhere."""
-    # Who has no key learns nothing about what is served.
-    model = service.name if service.configuration.api_key is None else None
-    page = schemas.reference_page(request.app.openapi(), str(request.base_url), model)
-    policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    headers = {"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"}
-    return HTMLResponse(page, headers=headers)
 
 
 @endpoints.get("/health")

@@ -194,20 +194,15 @@ class Reply:
         """The tokens of what is sent, as text with their log-probabilities."""
         texts = [self.service.model.tokenizer.decode([token]) for token in result.token_ids]
         starts = itertools.accumulate(map(len, texts), initial=0)
+        rows = zip(texts, result.token_logprobs, starts, strict=False)
         tokens = [
-            (text, round(logp, 6), start)
-            for text, logp, start in zip(texts, result.token_logprobs, starts, strict=False)
+            {
+                "token": text,
+                "logprob": round(logp, 6),
+                "bytes": list(text.encode()),
+                "top_logprobs": [],
+            }
+            for text, logp, start in rows
             if start < len(sent)
         ]
-        if not self.chat:
-            return {
-                "tokens": [text for text, _, _ in tokens],
-                "token_logprobs": [logp for _, logp, _ in tokens],
-                "top_logprobs": None,
-                "text_offset": [start for _, _, start in tokens],
-            }
-        content = [
-            {"token": text, "logprob": logp, "bytes": list(text.encode()), "top_logprobs": []}
-            for text, logp, _ in tokens
-        ]
-        return {"content": content, "refusal": None}
+        return {"content": tokens, "refusal": None}

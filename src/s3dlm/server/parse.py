@@ -13,7 +13,7 @@ from s3dlm import tasks
 from s3dlm.diffusion.grammar import Grammar
 from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
-from s3dlm.errors import SettingsError, short_repr, unknown_name
+from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.job import OWN_PACE
 from s3dlm.models.base import Turn
 from s3dlm.search.methods import METHODS, find_method
@@ -76,20 +76,16 @@ def openai_searches(
 ) -> Parsed:
     """The searches of a request for completions: of each prompt, one for every choice."""
     service, earlier, calls = service.named(body.model), list[Turn](), None
-    length = body.max_tokens
-    logprobs = not (body.logprobs is None or body.logprobs is False)  # a completion may say 0
+    length, logprobs = body.max_tokens, False
     if isinstance(body, schemas.ChatRequest):
         *earlier, last = (Turn(ROLES.get(one.role, one.role), one.text()) for one in body.messages)
         if last.role != "user":
             raise ApiError(400, "the last message must have the role user", param="messages")
         prompts, length = [last.text], body.max_completion_tokens or length
         calls = grammar_of_call(body.tools or [], body.tool_choice)
+        logprobs = bool(body.logprobs)
     else:
         prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
-        if body.logprobs:
-            known = "only the probability of the chosen token is known; give 0"
-            message = f"logprobs={short_repr(body.logprobs)}: {known}"
-            raise ApiError(400, message, param="logprobs", code="unsupported_parameter")
     choices = body.n or 1
     if (count := len(prompts) * choices) > service.limits.choices:
         raise SettingsError(

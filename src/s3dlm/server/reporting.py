@@ -3,7 +3,7 @@
 Errors have OpenAI's shape, {"error": {"message": …, "type": …, "param": …, "code": …}}, with the types and
 status codes that the official clients map to their exceptions; a path of another API has its own shape.
 Nothing of an unexpected error leaves the server: its traceback goes to the log, and the client gets the
-request id. Neither log nor metrics contain prompts or answers unless the operator asks for them.
+request id. Neither log nor metrics contain prompts or answers.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def log(
 
 
 def log_verifier_failure(error: VerifierError, hidden: Sequence[str]) -> None:
-    """Why a verifier failed, without the texts that the operator does not want in the log."""
+    """Why a verifier failed, without the prompt."""
     cause = error.__cause__
     # A message of this package ends with the place and the prompt.
     text = str(error).partition(" at ")[0] if cause is None else str(cause)

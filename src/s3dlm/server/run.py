@@ -19,7 +19,6 @@ import time
 import uuid
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -39,14 +38,13 @@ from s3dlm.server.reporting import (
     shutting_down,
 )
 from s3dlm.server.service import Service
-from s3dlm.server.telemetry import record_span
 
 HARD_END_SECONDS = 15.0  # after the grace period
 # What serves replicas of a model behind one address, by the engine that runs them.
 REPLICAS: Registry[Callable[..., None]] = Registry("replicas", "s3dlm.replicas", object)
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 CLIENT_GONE = 499  # as nginx logs it; nobody receives it
-OPEN_PATHS = ("/", "/docs", "/health")  # and the page's own files
+OPEN_PATHS = ("/", "/health")  # and the page's own files
 PAGE_PREFIX = "/viewer/"
 SMALL_BODY = 1 << 16  # bytes that are read whatever others sent: about what a connection buffers
 HEADERS = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
@@ -58,11 +56,8 @@ class Middleware:
     Plain ASGI around the whole app, so that it also covers the answers of handlers that fail.
     """
 
-    def __init__(
-        self, app: ASGIApp, service: Service, endpoints: frozenset[str], spans: Any
-    ) -> None:
+    def __init__(self, app: ASGIApp, service: Service, endpoints: frozenset[str]) -> None:
         self.app, self.service, self.endpoints = app, service, endpoints
-        self.tracer = None if spans is None else spans.get_tracer("s3dlm")
         self.held = 0  # bytes of the bodies of all requests under way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,8 +108,6 @@ class Middleware:
                     "request", id=request_id, method=scope["method"], endpoint=endpoint,
                     status=status, seconds=round(seconds, 4), **request.state.note,
                 )  # fmt: skip
-                if self.tracer is not None:
-                    record_span(self.tracer, request, endpoint, self.service.name, status, seconds)
 
     def _check(self, request: Request) -> None:
         service, headers, path = self.service, request.headers, request.scope["path"]

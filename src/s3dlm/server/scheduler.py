@@ -77,11 +77,8 @@ def _tokenises_once(tokenizer: Tokenizer) -> Tokenizer:
 class Scheduler:
     """The queue and the thread behind it."""
 
-    def __init__(
-        self, model: Model, limits: Limits, metrics: Metrics, *, log_prompts: bool = False
-    ) -> None:
-        self.model, self.limits = model, limits
-        self.metrics, self.log_prompts = metrics, log_prompts
+    def __init__(self, model: Model, limits: Limits, metrics: Metrics) -> None:
+        self.model, self.limits, self.metrics = model, limits, metrics
         self.draining = False  # nothing new is accepted; what is queued or running continues
         self.failed = False  # the engine's thread has ended by an error
         self._stopped = False
@@ -311,8 +308,7 @@ class Scheduler:
             self.metrics.forward_seconds.inc(event.timings["forward"])
             self.metrics.verifier_seconds.inc(event.timings["verifier"])
         if isinstance(event, VerifierError):
-            prompt = (ticket.job.question, ticket.job.infill or "")
-            log_verifier_failure(event, () if self.log_prompts else prompt)
+            log_verifier_failure(event, (ticket.job.question, ticket.job.infill or ""))
         self.metrics.ended.labels(ticket.job.settings.method, outcome).inc()
         if event is not None:
             ticket.tell(ticket, event)

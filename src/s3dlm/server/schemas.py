@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Annotated, Any, Literal
 
-from jinja2 import ChainableUndefined, Environment
 from pydantic import BaseModel, Field
 
 from s3dlm.search.methods import METHODS
@@ -145,7 +143,7 @@ class ChatRequest(OpenAIRequest):
 
 class CompletionRequest(OpenAIRequest):
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=128)]
-    logprobs: bool | Annotated[int, Field(ge=0)] | None = None
+    logprobs: Literal[False] | None = Field(None, description="Of chat completions alone.")
 
 
 class SearchRequest(RequestBody):
@@ -196,111 +194,21 @@ class SearchReport(BaseModel):
     holes: list[str]  # what fills each hole of `infill`
 
 
-class TokenLogprob(BaseModel):
-    token: str
-    logprob: float
-    bytes: list[int]
-    top_logprobs: list[Any]
-
-
-class ChatLogprobs(BaseModel):
-    """How probable each token of the text was at the step that revealed it."""
-
-    content: list[TokenLogprob]
-    refusal: None = None
-
-
-class TextLogprobs(BaseModel):
-    """The same, in the shape of text completions."""
-
-    tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]] | None = None
-    text_offset: list[int]
-
-
-class ReplyMessage(BaseModel):
-    role: Literal["assistant"]
-    content: str | None
-    refusal: None = None
-    tool_calls: list[Any] | None = None
-
-
 class Choice(BaseModel):
+    """One answer: OpenAI's, with how it was found."""
+
     index: int
     finish_reason: Literal["stop", "length", "tool_calls"]
     search: SearchReport
 
 
-class ChatChoice(Choice):
-    message: ReplyMessage
-    logprobs: ChatLogprobs | None = None
-
-
-class TextChoice(Choice):
-    text: str
-    logprobs: TextLogprobs | None = None
-
-
 class Answer(BaseModel):
-    """What whole answers have in common."""
+    """A whole reply, in one of OpenAI's two shapes."""
 
     id: str
+    object: Literal["chat.completion", "text_completion"]
     created: int
     model: str
+    choices: list[Choice]
     usage: Usage
     system_fingerprint: str
-
-
-class ChatCompletion(Answer):
-    object: Literal["chat.completion"]
-    choices: list[ChatChoice]
-
-
-class Completion(Answer):
-    object: Literal["text_completion"]
-    choices: list[TextChoice]
-
-
-class Version(BaseModel):
-    """What answers here."""
-
-    version: str
-    python: str
-    torch: str
-    models: list[str]
-
-
-class ModelCard(BaseModel):
-    id: str
-    object: Literal["model"]
-    created: int
-    owned_by: str
-
-
-class ModelList(BaseModel):
-    object: Literal["list"]
-    data: list[ModelCard]
-
-
-def reference_page(api: Mapping[str, Any], address: str, model: str | None) -> str:
-    """An OpenAPI document as one page that loads nothing; who needs a key sees no model's name."""
-    source = (files("s3dlm.server") / "docs.html").read_text(encoding="utf-8")
-    page = Environment(autoescape=True, undefined=ChainableUndefined).from_string(source)
-    schemas = api["components"]["schemas"]
-    return page.render(**api, schemas=schemas, address=address, model=model, kind=_kind)
-
-
-def _kind(schema: Mapping[str, Any]) -> str:
-    """What may be given, in a few words."""
-    if "anyOf" in schema:
-        parts = [_kind(part) for part in schema["anyOf"] if part.get("type") != "null"]
-        return " or ".join(dict.fromkeys(filter(None, parts)))
-    if "enum" in schema:
-        return ", ".join(str(value) for value in schema["enum"] if value is not None)
-    kinds = schema.get("type", schema.get("$ref", "").rpartition("/")[2])
-    words = " or ".join(k for k in kinds if k != "null") if isinstance(kinds, list) else kinds
-    low, high = schema.get("minimum"), schema.get("maximum")
-    if low is None:
-        return str(words)
-    return f"{words} from {low:g} {'up' if high is None else f'to {high:g}'}"

@@ -15,7 +15,7 @@ from s3dlm.verifier.base import (
     Verifier,
 )
 from s3dlm.verifier.checker import checker
-from s3dlm.verifier.composite import Composite, compose, from_row, from_toml
+from s3dlm.verifier.composite import Composite, compose, from_row
 from s3dlm.verifier.equations import wrong_equalities
 from s3dlm.verifier.names import (
     GENERAL,
@@ -46,7 +46,6 @@ __all__ = [
     "check_verifier",
     "compose",
     "for_task",
-    "from_toml",
     "installed",
     "wrong_equalities",
 ]
@@ -59,16 +58,8 @@ _BUNDLED: dict[str, tuple[Callable[[str], Verifier], str]] = {
     ),
     "checker_solver": (  # it judges whole texts alike
         lambda task: checker(task, solver=True),
-        "as checker, with one step of a solver on partial texts",
+        "as checker, with one step of a solver on partial grids",
     ),
 }
 for _name, (_build, _summary) in _BUNDLED.items():
     VERIFIERS.register(_name, NamedVerifier(_build, _summary, from_files=True))
-
-
-def _weights_in(file: str) -> NamedVerifier:
-    """The verifier that a TOML file describes."""
-    return NamedVerifier(lambda task: from_toml(file, task))
-
-
-VERIFIERS.files[".toml"] = _weights_in

@@ -195,7 +195,7 @@ def adapt(judge: object) -> Verifier:
     if isinstance(judge, type) or not (callable(judge) or callable(getattr(judge, "score", None))):
         raise SettingsError(
             f"verifier={judge!r} is not a verifier; give a function (question, text, confidence) -> "
-            "float, an object whose method `score` returns a Score, a name, or a TOML file"
+            "float, an object whose method `score` returns a Score, or a name"
         )
     adapted = _ADAPTED.get(id(judge))
     if adapted is None:

@@ -18,8 +18,8 @@ from s3dlm.answers import delimiters, grids
 from s3dlm.answers.kinds import extract
 from s3dlm.verifier import components, constraints
 from s3dlm.verifier import partial as unfinished
-from s3dlm.verifier.base import CHECKABLE, PARTS, Score, Span
-from s3dlm.verifier.composite import Composite, Part, SpanFinder, from_row
+from s3dlm.verifier.base import CHECKABLE, PARTS, Span
+from s3dlm.verifier.composite import Composite, Part, PartialRule, SpanFinder, from_row
 from s3dlm.verifier.equations import equations_in, tokens_of, wrong_equalities
 from s3dlm.verifier.parsed import (
     Derivation,
@@ -104,7 +104,7 @@ FEATURES: dict[str, dict[str, Feature]] = {
 
 def checker(task: str, *, solver: bool = False) -> Composite:
     """The `checker` verifier of a task: fitted for maths, sharper rules for the others. It reads partial
-    texts by what is written in them, or with a step of a `solver`, too."""
+    texts by what is written in them; with a `solver`, those of grids by one of its steps, too."""
     row = CHECKER[task]
     rules = TASK_RULES[row.rules]
     composite = from_row(row.parts, rules.constraint) if row.parts else fitted(row.features)
@@ -115,9 +115,7 @@ def checker(task: str, *, solver: bool = False) -> Composite:
         composite,
         satisfied_at=row.satisfied_at,
         suspicious_spans=rules.spans,
-        score_partial=partial(rules.partial, solver=True)
-        if solver and rules.solved
-        else rules.partial,
+        score_partial=(solver and rules.with_solver) or rules.partial,
         reader=FreeText if row.any_format else ParsedText,
     )
 
@@ -218,18 +216,19 @@ class Rules:
 
     constraint: Part
     spans: SpanFinder = reasoning
-    partial: Callable[..., Score] = unfinished.equations_so_far
-    solved: bool = False  # whether a solver can say more of a partial text
+    partial: PartialRule = unfinished.equations_so_far
+    with_solver: PartialRule | None = None  # where a solver can say more of a partial text
 
 
 TASK_RULES = {
     "none": Rules(constraints.nothing),
     "steps": Rules(constraints.nothing, worked_steps, unfinished.steps_so_far),
-    "countdown": Rules(
-        constraints.checker_countdown, countdown_spans, unfinished.countdown_so_far, solved=True
-    ),
+    "countdown": Rules(constraints.checker_countdown, countdown_spans, unfinished.countdown_so_far),
     "sudoku": Rules(
-        constraints.checker_sudoku, sudoku_spans, unfinished.sudoku_so_far, solved=True
+        constraints.checker_sudoku,
+        sudoku_spans,
+        unfinished.sudoku_so_far,
+        unfinished.sudoku_with_solver,
     ),
     "choice": Rules(constraints.checker_choice, partial=unfinished.choice_so_far),
 }

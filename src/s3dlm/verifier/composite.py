@@ -1,17 +1,15 @@
 """The weighted sum f(x) = Σ αₖ sₖ(x) + α_c s_c(x), Eq. (verifier), built from named parts.
 
-In Python by `compose`, from a TOML file by `from_toml`, for a task by `for_task`. Weights that are
-negative or do not add up to 1 are refused: the tilt exp(λ·f) has a meaning only for f in [0, 1].
+By `compose` with weights of one's own, by `for_task` with a task's. Weights that are negative or do not
+add up to 1 are refused: the tilt exp(λ·f) has a meaning only for f in [0, 1].
 """
 
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import SettingsError, short_repr, unknown_name
@@ -20,7 +18,7 @@ from s3dlm.verifier.base import PARTS, Score, ScoreFunction, Span, Verifier, ada
 from s3dlm.verifier.constraints import CONSTRAINTS
 from s3dlm.verifier.equations import wrong_equalities
 from s3dlm.verifier.parsed import ParsedText
-from s3dlm.verifier.weights import PAPER, TaskWeights
+from s3dlm.verifier.weights import TaskWeights
 
 Part = Callable[[ParsedText], float]
 SpanFinder = Callable[[str, str], Sequence[Span]]
@@ -123,7 +121,7 @@ def compose(
         form: Of the structure part: math or choice.
         constraint: Of the constraint part: none, countdown, sudoku or choice, or a part of one's own.
         judges: Parts of one's own, each a function (prompt, text, confidence) -> value in [0, 1] or
-            another verifier. Partial texts are read by those that can.
+            another verifier.
     """
     if form not in STRUCTURES:
         raise SettingsError(unknown_name("form", form, STRUCTURES))
@@ -131,18 +129,11 @@ def compose(
         if constraint not in CONSTRAINTS:
             raise SettingsError(unknown_name("constraint", constraint, CONSTRAINTS))
         constraint = CONSTRAINTS[constraint]
-    verifiers = {name: adapt(judge) for name, judge in (judges or {}).items()}
     parts: dict[str, Part] = {name: getattr(components, name) for name in PARTS[:-1]}
     parts |= {"structure": STRUCTURES[form], "constraint": constraint}
-    parts |= {name: JudgedPart(name, verifier) for name, verifier in verifiers.items()}
+    parts |= {name: JudgedPart(name, adapt(judge)) for name, judge in (judges or {}).items()}
     _check(weights, parts)
-    able = [
-        (read, weights[name])
-        for name, verifier in verifiers.items()
-        if weights.get(name) and (read := verifier.score_partial) is not None
-    ]
-    weighted = tuple((name, part, weights.get(name, 0.0)) for name, part in parts.items())
-    return Composite(weighted, score_partial=_judges_of_partial(able) if able else None)
+    return Composite(tuple((name, part, weights.get(name, 0.0)) for name, part in parts.items()))
 
 
 def from_row(row: TaskWeights, constraint: Part | None = None) -> Composite:
@@ -163,16 +154,6 @@ class JudgedPart:
         return min(max(checked(value, self.name), 0.0), 1.0)
 
 
-def _judges_of_partial(judges: Sequence[tuple[PartialRule, float]]) -> PartialRule:
-    total = sum(weight for _, weight in judges)
-
-    def rule(prompt: str, text: str) -> Score:
-        scores = [(read(prompt, text).total, weight) for read, weight in judges]
-        return Score(min(max(sum(s * weight for s, weight in scores) / total, 0.0), 1.0))
-
-    return rule
-
-
 def _check(weights: Mapping[str, float], parts: Mapping[str, Part]) -> None:
     for name, weight in weights.items():
         if name not in parts:
@@ -187,31 +168,3 @@ def _check(weights: Mapping[str, float], parts: Mapping[str, Part]) -> None:
         raise SettingsError(
             f"the weights add up to {total:g}; they must add up to 1: {dict(weights)}"
         )
-
-
-def from_toml(path: str | Path, task: str | None = None) -> Composite:
-    """A composite from a file with a `[weights]` table and, if need be, `form` and `constraint`.
-
-    A key the file leaves out is the task's own when a task is given.
-    """
-    if task is not None and task not in PAPER:
-        raise SettingsError(unknown_name("task", task, PAPER))
-    row = PAPER[task] if task is not None else TaskWeights((0.0,) * len(PARTS))
-    try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(
-            f"weights file {str(path)!r} cannot be read: {error.strerror}"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"weights file {str(path)!r} is not TOML: {error}") from error
-    allowed = {"weights", "form", "constraint"}
-    for key in data:
-        if key not in allowed:
-            raise SettingsError(f"in {str(path)!r}: {unknown_name('key', key, allowed)}")
-    weights = data.get("weights", None if task is None else row.by_part)
-    if not isinstance(weights, dict):
-        raise SettingsError(f"weights file {str(path)!r} has no [weights] table; add one")
-    form, constraint = data.get("form", row.form), data.get("constraint", row.constraint)
-    form, constraint = (v if isinstance(v, str) else short_repr(v) for v in (form, constraint))
-    return compose(weights, form=form, constraint=constraint)

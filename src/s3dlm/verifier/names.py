@@ -2,7 +2,7 @@
 
 `VERIFIERS` holds one value per name, ours and those that packages add under the entry-point group
 `s3dlm.verifiers`; `LOADERS` (`s3dlm.verifier_loaders`) those that are named with what they load, as in
-`reward:MODEL`. A file of weights is a verifier, too. This package's own are registered in `__init__.py`: a search
+`reward:MODEL`. This package's own are registered in `__init__.py`: a search
 knows them by name alone.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from s3dlm.errors import SettingsError, VerifierError, unknown_name
@@ -51,7 +50,7 @@ def for_task(task: str, verifier: str = "paper") -> Verifier:
     Args:
         task: The row of weights that the task names, or a verifier of its own, which then stands for the
             bundled ones.
-        verifier: "paper", "checker", a TOML file with weights, or any other name.
+        verifier: "paper", "checker", or any other name.
     """
     if task not in PAPER and task not in VERIFIERS:
         raise SettingsError(unknown_name("task", task, [*PAPER, *VERIFIERS]))
@@ -62,8 +61,6 @@ def for_task(task: str, verifier: str = "paper") -> Verifier:
             "verifier='self' is the model of a search that judges its own texts; without a search, or "
             "inside another verifier, choose one of: " + ", ".join(VERIFIERS)
         )
-    if Path(verifier).suffix == ".toml":
-        return VERIFIERS.find(verifier).build(task if task in PAPER else GENERAL)  # type: ignore[no-any-return]
     kind, _, model = verifier.partition(":")
     if kind in LOADERS and model:
         return _loaded(verifier)
@@ -71,7 +68,7 @@ def for_task(task: str, verifier: str = "paper") -> Verifier:
 
 
 def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = None) -> Verifier:
-    """Whatever a user may hand over as a verifier: an object, a function, a name or a TOML file.
+    """Whatever a user may hand over as a verifier: an object, a function or a name.
 
     The name of a task stands for that task's verifier of the paper.
     """
@@ -107,8 +104,7 @@ def _named(task: str, name: str) -> Verifier:
             "(--verifier FILE.py:NAME); in Python pass the function itself"
         )
     if name not in VERIFIERS:
-        files = ["FILE.toml", "FILE.py:NAME"]
-        choices = [*VERIFIERS, SELF, *files, *(f"{kind}:…" for kind in LOADERS)]
+        choices = [*VERIFIERS, SELF, "FILE.py:NAME", *(f"{kind}:…" for kind in LOADERS)]
         raise SettingsError(unknown_name("verifier", name, choices))
     found = VERIFIERS.find(name)
     if isinstance(found, NamedVerifier) and found.from_files and task not in PAPER:

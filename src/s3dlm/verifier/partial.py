@@ -2,18 +2,15 @@
 
 Every rule takes the question and a text with a `HOLE` for each token that is not known, and counts what
 no later token can mend: 1 while there is nothing, 1/2 with one mistake, 1/3 with two. Text beside a hole
-may be half a word or half a number, so nothing is concluded from it. With `solver` a rule also takes a step of
-a solver, beyond what is written: cells that no mark fits any more, a target out of reach. Its gain is the
-solver's as much as the model's, so that verifier has a name of its own.
+may be half a word or half a number, so nothing is concluded from it. `sudoku_with_solver` also takes a step of
+a solver, beyond what is written: cells that no mark fits any more. Its gain is the solver's as much as the
+model's, so that verifier has a name of its own.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from functools import lru_cache
-from itertools import combinations
 
 from s3dlm.answers import delimiters, grids
 from s3dlm.answers.extraction import options_of
@@ -22,7 +19,6 @@ from s3dlm.verifier.constraints import countdown_puzzle
 from s3dlm.verifier.equations import Equation, equations_in
 from s3dlm.verifier.parsed import COMMON, question_numbers, same
 
-MOST_NUMBERS = 4  # of a Countdown puzzle that is solved; five have a hundred times as many ways
 BINDS = "^"  # beside a number it leaves open what the number belongs to, as a hole does
 
 _DIGITS = re.compile("[0-9]*")
@@ -41,12 +37,22 @@ def counted(**wrong: int) -> Score:
     return Score(1 / (1 + sum(wrong.values())), parts)
 
 
-def sudoku_so_far(prompt: str, text: str, *, solver: bool = False) -> Score:
-    """Marks that stand twice in a unit or contradict a clue; and cells that no mark fits any more."""
+def sudoku_so_far(prompt: str, text: str) -> Score:
+    """Marks that stand twice in a unit or contradict a clue."""
+    doubles, _ = _conflicts(prompt, text)
+    return counted(duplicates=doubles)
+
+
+def sudoku_with_solver(prompt: str, text: str) -> Score:
+    """The same, and cells that no mark fits any more."""
+    doubles, dead = _conflicts(prompt, text)
+    return counted(duplicates=doubles, candidates=dead)
+
+
+def _conflicts(prompt: str, text: str) -> tuple[int, int]:
     puzzle = grids.puzzle_in(prompt)
     cells = _cells(text, None if puzzle is None else len(puzzle))
-    doubles, dead = (0, 0) if cells is None else grids.conflicts(cells, puzzle)
-    return counted(duplicates=doubles, candidates=dead) if solver else counted(duplicates=doubles)
+    return (0, 0) if cells is None else grids.conflicts(cells, puzzle)
 
 
 def _cells(text: str, size: int | None) -> str | None:
@@ -57,7 +63,7 @@ def _cells(text: str, size: int | None) -> str | None:
     inside = _BETWEEN_CELLS.sub("", content[: delimiters.MAX_ANSWER])
     plain = all(mark.isalnum() or mark == HOLE for mark in inside)
     if plain and whole and len(inside) in ({size} if size else grids.ORDERS):
-        return inside.upper()
+        return inside
     known = _DIGITS.match(inside)
     return known[0][:size].ljust(size, HOLE) if known and size and answer else None
 
@@ -100,59 +106,15 @@ def steps_so_far(prompt: str, text: str) -> Score:
     return counted(equations=wrong, carried=carried)
 
 
-def countdown_so_far(prompt: str, text: str, *, solver: bool = False) -> Score:
-    """Wrong equations, and an answer with numbers that are not there or used up; and steps that belong
-    to no way to the target."""
-    target, pool = countdown_puzzle(prompt)
-    found = _known_equations(text)
-    parts = {"equations": sum(not equation.holds for equation in found)}
-    if pool is None:
-        return counted(**parts)
-    answer, _ = _answer(text) or ("", False)
-    used = Counter(map(float, _NUMBER.findall(answer.partition("=")[0])))
-    parts["numbers"] = (used - pool).total()
-    if solver and target is not None and pool.total() <= MOST_NUMBERS and not parts["equations"]:
-        steps = {_step(text, equation) for equation in found} - {None}
-        ways = _ways(tuple(sorted(pool.elements())), target)
-        parts["target"] = int(bool(ways) and not any(steps <= way for way in ways))
+def countdown_so_far(prompt: str, text: str) -> Score:
+    """Wrong equations, and an answer with numbers that are not there or used up."""
+    _, pool = countdown_puzzle(prompt)
+    parts = {"equations": sum(not equation.holds for equation in _known_equations(text))}
+    if pool is not None:
+        answer, _ = _answer(text) or ("", False)
+        used = Counter(map(float, _NUMBER.findall(answer.partition("=")[0])))
+        parts["numbers"] = (used - pool).total()
     return counted(**parts)
-
-
-Operation = tuple[str, float, float]
-
-
-def _step(text: str, equation: Equation) -> Operation | None:
-    """One operation on two numbers; of a sum or product, the smaller number first."""
-    left = equation.left
-    signs = [sign for sign in text[left.start : left.end] if sign in "+-*/×÷−"]
-    if len(left.operands) != 2 or len(signs) != 1:
-        return None
-    sign = {"×": "*", "÷": "/", "−": "-"}.get(signs[0], signs[0])
-    first, second = sorted(left.operands) if sign in "+*" else left.operands
-    return sign, first, second
-
-
-@lru_cache(maxsize=64)
-def _ways(pool: tuple[float, ...], target: float) -> frozenset[frozenset[Operation]]:
-    """The steps of every way to reach a target with all the numbers."""
-    return frozenset(map(frozenset, _reach(pool, target)))
-
-
-def _reach(numbers: tuple[float, ...], target: float) -> Iterator[tuple[Operation, ...]]:
-    if len(numbers) == 1:
-        if same(numbers[0], target):
-            yield ()
-        return
-    for one, other in combinations(range(len(numbers)), 2):
-        rest = tuple(n for place, n in enumerate(numbers) if place not in (one, other))
-        low, high = sorted((numbers[one], numbers[other]))
-        values = {("+", low, high): low + high, ("*", low, high): low * high}
-        values |= {("-", high, low): high - low, ("-", low, high): low - high}
-        values |= {("/", high, low): high / low} if low else {}
-        values |= {("/", low, high): low / high} if high else {}
-        for step, value in values.items():
-            for more in _reach((*rest, value), target):
-                yield (step, *more)
 
 
 def choice_so_far(prompt: str, text: str) -> Score:

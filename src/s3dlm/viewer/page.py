@@ -73,10 +73,10 @@ def standalone(traces: Sequence[str | Path]) -> str:
     )
 
 
-def for_page(trace: bytes, **facts: str) -> bytes:
-    """A trace whose header also has the gold answer in words, and what else the page should say."""
+def for_page(trace: bytes) -> bytes:
+    """A trace whose header also has the gold answer in words."""
     first, end, rest = trace.partition(b"\n")
-    header = {**json.loads(first), **facts}
+    header = json.loads(first)
     if "gold" in header:
         header["gold_text"] = gold_in_words(header["gold"])
     line = json.dumps(header, ensure_ascii=False, separators=(",", ":"))

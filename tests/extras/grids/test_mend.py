@@ -15,7 +15,7 @@ from s3dlm.extras.grids.mend import Mend
 from s3dlm.job import Job
 from s3dlm.search.remask import Text
 from s3dlm.search.step import Step
-from s3dlm.verifier import HOLE, Score, compose
+from s3dlm.verifier import HOLE, Score
 from tests.fakes import ADAPTIVE, MASK, QUESTION, fake_model, search, small
 
 USUAL: dict[str, Any] = {
@@ -111,13 +111,6 @@ def test_a_bad_partial_score_ends_its_own_search_and_names_the_place(value: obje
     assert isinstance(ends[keys[0]], s3dlm.Result)
     assert isinstance(ends[keys[1]], VerifierError)
     assert all(word in str(ends[keys[1]]) for word in ("'Bad'", "before step 2 of 16", HOLE))
-
-
-def test_judges_of_a_composed_verifier_are_asked() -> None:
-    made = compose({"own": 0.5, "arithmetic": 0.5}, judges={"own": Digits()})  # type: ignore[dict-item]
-    assert made.score_partial is not None
-    assert made.score_partial("", "12").total == pytest.approx(1 / 3)
-    assert compose({"arithmetic": 1.0}).score_partial is None
 
 
 # --- moves

@@ -52,14 +52,6 @@ export async function resolved(body) {
   return (await checked(await fetch("/v1/settings", { method: "POST", headers: headers(), body: JSON.stringify(body) }))).json();
 }
 
-export async function recordedList() {
-  return (await checked(await fetch("/v1/traces", { headers: headers() }))).json();
-}
-
-export async function recordedTrace(id) {
-  return (await checked(await fetch(`/v1/traces/${encodeURIComponent(id)}`, { headers: headers() }))).text();
-}
-
 export async function exampleTrace() {
   return (await checked(await fetch("/viewer/example.jsonl"))).text();
 }

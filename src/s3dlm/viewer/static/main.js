@@ -1,8 +1,8 @@
 // The page: what is asked, the searches on stage, the time they share.
 import { byId, el } from "./dom.js";
 import { Run, readRun, scoreDomain } from "./run.js";
-import { Refused, exampleTrace, offered, recordedList, recordedTrace, remember, remembered, setKey, watchSearch } from "./client.js";
-import { addSearch, historyList, linkTo, linked, recordedRows } from "./history.js";
+import { Refused, exampleTrace, offered, remember, remembered, setKey, watchSearch } from "./client.js";
+import { addSearch, historyList, linkTo, linked } from "./history.js";
 import { Panel } from "./panel.js";
 import { Form } from "./form.js";
 import { Transport } from "./transport.js";
@@ -120,7 +120,7 @@ async function ask() {
   form.busy(true);
   view.busy = true;
   const bodies = form.bodies();
-  history.replaceState(null, "", linkTo("search", bodies));
+  history.replaceState(null, "", linkTo(bodies));
   const runs = bodies.map((body) => new Run(body.method));
   stage(runs);
   if (!calm) transport.start();
@@ -170,16 +170,11 @@ async function show(runs) {
   askedQuestion();
 }
 
-// Lists of searches: those of this browser, and those that the server has recorded.
-function menus(options) {
-  const earlier = menu("History", (box) => box.replaceChildren(historyList()));
-  byId("menus").replaceChildren(earlier, ...(options.recorded ? [menu(`Recorded (${options.recorded})`, fillRecorded)] : []));
-}
-
-function menu(name, fill) {
+// The list of this browser's searches.
+function historyMenu() {
   const box = el("div", { class: "menu" });
-  const node = el("details", { class: "drop-down", ontoggle: () => { if (node.open) fill(box); }, onclick: (event) => { if (event.target.closest("a")) { node.open = false; clicked = true; } } }, el("summary", { class: "quiet" }, name), box);
-  return node;
+  const node = el("details", { class: "drop-down", ontoggle: () => { if (node.open) box.replaceChildren(historyList()); }, onclick: (event) => { if (event.target.closest("a")) { node.open = false; clicked = true; } } }, el("summary", { class: "quiet" }, "History"), box);
+  byId("menus").replaceChildren(node);
 }
 
 function closeMenus(which = () => true) {
@@ -190,32 +185,15 @@ function closeMenus(which = () => true) {
   }
 }
 
-async function fillRecorded(box) {
-  try {
-    const list = await recordedList();
-    const words = el("input", { type: "search", placeholder: "run, task, method, question", "aria-label": "Find a recorded search", oninput: () => box.lastChild.replaceWith(recordedRows(list, words.value)) });
-    box.replaceChildren(words, recordedRows(list, ""));
-    words.focus();
-  } catch (problem) {
-    box.replaceChildren(el("p", { class: "failure", role: "alert" }, problem.message));
-  }
-}
-
 // Do what the address asks for. Another site may open an address here, too: a search runs on a click.
 async function follows() {
   const wanted = linked();
   const run = clicked;
   clicked = false;
-  if (wanted?.search && form) {
-    form.fill(wanted.search);
+  if (wanted && form) {
+    form.fill(wanted);
     if (run) await ask();
     else form.go.focus();
-  } else if (wanted?.traces) {
-    try {
-      await show(await Promise.all(wanted.traces.map(async (id) => readRun(await recordedTrace(id), id))));
-    } catch (problem) {
-      complain(problem.message);
-    }
   }
 }
 
@@ -269,7 +247,7 @@ function welcome(options) {
   byId("empty").replaceChildren(
     el("h2", {}, "A diffusion model fills in its answer everywhere at once. A search decides which drafts to continue."),
     el("p", {}, "Pick an example or type a question. A particle is a partly written answer: at every step it has children, the verifier scores what each child would become, and resampling keeps the promising ones."),
-    ...(options && linked()?.search ? [el("p", {}, "The address of this page holds a search. Press Search to run it.")] : []),
+    ...(options && linked() ? [el("p", {}, "The address of this page holds a search. Press Search to run it.")] : []),
     ...(options && !linked() ? [el("p", {}, "Below, a recorded search fills a Sudoku and re-masks digits that occur twice.")] : []),
     ...(options ? [] : [el("p", { class: "soft" }, "Open a trace recorded with s3dlm generate … --trace FILE.")]),
   );
@@ -304,7 +282,7 @@ async function start() {
     form = new Form(options, ask, () => running?.abort());
     byId("ask").hidden = false;
     byId("ask").replaceChildren(form.node);
-    menus(options);
+    historyMenu();
     welcome(options);
     follows();
     if (!linked()) playExample().catch(() => {}); // the page works without it
