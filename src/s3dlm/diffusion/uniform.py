@@ -254,17 +254,12 @@ def within(entropy: Floats, bound: float) -> Bools:
 def uniform(model: Model, job: Job, prompt: Ints) -> UniformDiffusion:
     """The process of a job for a model of uniform noise."""
     method, decoding, denoiser = job.settings.search, job.settings.decoding, model.denoiser
-    unfit = [
-        f"{name}={value!r}"
-        for name, value, usual in (
-            ("guidance", decoding.guidance, 0.0), ("edit_threshold", decoding.edit_threshold, None),
-            ("position_temperature", decoding.position_temperature, 0.0),
-        )
-        if value != usual
-    ]  # fmt: skip
-    if decoding.end_tokens == "last":
-        unfit.append("end_tokens='last'")
-    if unfit:
+    for_masks = {
+        "guidance": decoding.guidance,
+        "position_temperature": decoding.position_temperature,
+        "end_tokens": "last" if decoding.end_tokens == "last" else "",
+    }
+    if unfit := [f"{name}={value!r}" for name, value in for_masks.items() if value]:
         raise SettingsError(
             f"{', '.join(unfit)} is for masked diffusion, and {model.name} denoises uniform noise; "
             "leave it out"

@@ -275,7 +275,7 @@ LLADA2 = Family(
     ("<|endoftext|>", "<|role_end|>"), mask_tokens=("<|mask|>",), mask_id=156895, block=32,
     qk_norm=True, architectures=("LLaDA2MoeModelLM",),
     examples="LLaDA2.0, LLaDA2.1 mini and flash", parity="expected values of the authors' network",
-    sampler="LLaDA2's, with the edits of 2.1, on a dense network",
+    sampler="SDAR's",
 )  # fmt: skip
 NEMOTRON = Family(
     "Nemotron-Labs-Diffusion", ("nemotron_labs_diffusion",), read_llama, NEMOTRON_NAMES,
