@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -63,19 +62,6 @@ class Step:
         return (
             f"Step({rounds}{self.index + 1} of {self.total}: {len(self.tokens)} children, "
             f"{self.survivor.size} survivors, ESS {self.ess:.1f}, {self.nfe + self.start_nfe} passes{best})"
-        )
-
-    def _repr_html_(self) -> str:
-        columns = zip(self.parent, self.score, self.weight, strict=True)
-        children = [
-            f"<tr><td>{'new' if parent < 0 else parent + 1}</td>"
-            f"<td>{'–' if np.isnan(score) else f'{score:.3f}'}</td>"
-            f"<td>{weight:.3f}</td><td>{int((self.survivor == child).sum()) or ''}</td></tr>"
-            for child, (parent, score, weight) in enumerate(columns)
-        ]
-        return (
-            f"<p>{escape(repr(self))}</p><table><tr><th>parent</th><th>score</th><th>weight</th>"
-            f"<th>offspring</th></tr>{''.join(children)}</table>"
         )
 
 
