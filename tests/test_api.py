@@ -16,7 +16,6 @@ import pytest
 import s3dlm
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
 from s3dlm.models.base import Defaults
-from s3dlm.result import genealogy
 from s3dlm.search.method import Method
 from s3dlm.search.particles import Particles
 from s3dlm.search.run import Run
@@ -80,32 +79,10 @@ def test_representations_are_short_and_say_what_matters() -> None:
 
 def test_notebooks_get_html_without_the_models_markup() -> None:
     model = fake_model(["<script>alert(1)</script> <answer>6 * 4</answer>"], push=30.0)
-    *steps, result = events_of(model, QUESTION, task="countdown", **SMALL)
-    for html in (result._repr_html_(), steps[-1]._repr_html_(), model._repr_html_()):
+    result = s3dlm.generate(model, QUESTION, task="countdown", **SMALL)
+    for html in (result._repr_html_(), model._repr_html_()):
         assert "<script>" not in html
     assert "&lt;" in result._repr_html_()
-    assert "<th>offspring</th>" in steps[-1]._repr_html_()
-
-
-def test_a_result_draws_who_descends_from_whom() -> None:
-    *steps, result = events_of(
-        fake_model(), QUESTION, task="countdown", method="s3", lam=50.0, **SMALL
-    )
-    assert len(result.ancestry) == len(steps)
-    assert "<svg" in result._repr_html_()
-    assert "<line" in result._repr_html_()
-    alone = s3dlm.generate(fake_model(), QUESTION, method="baseline", **SMALL)
-    assert "<svg" not in alone._repr_html_()  # one answer has no genealogy
-
-
-def test_a_fresh_particle_has_no_parent() -> None:
-    assert genealogy([(-1, -1)]) == ""
-    assert genealogy([(0, -1)]).count("<line") == 1
-    options = {**SMALL, "method": "revise", "rounds": 1, "restart_fraction": 1.0}
-    *steps, _ = events_of(fake_model(), QUESTION, task="countdown", **options)
-    fresh = next(step for step in steps if (step.parent < 0).any())
-    assert "<td>new</td>" in fresh._repr_html_()
-    assert "<tr><td>0</td>" not in fresh._repr_html_()
 
 
 class Lucky(Method):

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -111,23 +111,15 @@ class Result:
         chance = "" if self.p_correct is None else f" · probably right: {self.p_correct:.0%}"
         chance += " · no step to check" if self.checkable is False else ""
         cell = "<td style='text-align:left'>"
-        vote = "".join(
-            f"<tr><td>{'▸' if found == self.answer else ''}</td>{cell}<b>"
-            f"{'no answer' if found is None else escape(found)}</b></td>{cell}{'■' * min(count, 32)}</td>"
-            f"{cell}{count} of {len(self.survivors)}</td></tr>"
-            for found, count in self.vote.items()
-        )
         rows = "".join(
-            f"<tr><td>{'–' if survivor.score is None else f'{survivor.score:.3f}'}</td><td>{survivor.confidence:.2f}</td>"
-            f"{cell}{escape(survivor.text)}</td></tr>"
-            for survivor in self.survivors
+            f"<tr><td>{'–' if one.score is None else f'{one.score:.3f}'}</td><td>{one.confidence:.2f}</td>"
+            f"{cell}<b>{escape(one.answer or 'no answer')}</b></td>{cell}{escape(one.text)}</td></tr>"
+            for one in self.survivors
         )
         return (
             f"<p><b style='font-size:1.3em'>{answer}</b>{chance}<br>{escape(self.settings.method)}: "
-            f"{self._agreeing}{self.nfe} forward passes, "
-            f"{self.seconds:.2f} s</p><table>{vote}</table><details><summary>All drafts</summary><table>"
-            f"<tr><th>score</th><th>confidence</th><th style='text-align:left'>text</th></tr>{rows}"
-            f"</table></details>{genealogy(self.ancestry)}"
+            f"{self._agreeing}{self.nfe} forward passes, {self.seconds:.2f} s</p><table><tr><th>score</th>"
+            f"<th>confidence</th><th>answer</th><th>text</th></tr>{rows}</table>"
         )
 
 
@@ -144,30 +136,6 @@ def as_json(value: Any) -> Any:
 
 def parts_as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: as_json(float(value)) for name, value in parts.items()}
-
-
-ACROSS, DOWN = 16, 12  # pixels per step and per particle
-
-
-def genealogy(ancestry: Sequence[Sequence[int]]) -> str:
-    """Who descends from whom, as SVG; steps in which everybody has one child are left out."""
-    shown = [parents for parents in ancestry if list(parents) != list(range(len(parents)))]
-    lines = "".join(
-        f"<line x1='{ACROSS * step}' y1='{DOWN * parent}' "
-        f"x2='{ACROSS * (step + 1)}' y2='{DOWN * child}' />"
-        for step, parents in enumerate(shown)
-        for child, parent in enumerate(parents)
-        if parent >= 0  # a fresh particle descends from nobody
-    )
-    if not lines:
-        return ""
-    height = DOWN * max(max(max(parents), len(parents) - 1) for parents in shown)
-    return (
-        f"<svg width='{ACROSS * len(shown) + 8}' height='{height + 8}' viewBox='-4 -4 "
-        f"{ACROSS * len(shown) + 8} {height + 8}' stroke='currentColor' role='img' "
-        f"aria-label='Genealogy: {len(shown)} of {len(ancestry)} steps changed the population'>"
-        f"{lines}</svg>"
-    )
 
 
 def finish(running: Running, outcome: Outcome) -> Result:

@@ -231,7 +231,7 @@ VALUES: dict[str, list[object]] = {
 }  # fmt: skip
 # What these change is shown elsewhere: it takes a block-causal model, one of uniform noise, a satisfied verifier, a vote that is
 # decided, or a verifier that reads partial texts.
-ELSEWHERE = {"edit_threshold", "entropy_bound", "memo", "stop_when", "decided_at", "method"}
+ELSEWHERE = {"entropy_bound", "memo", "stop_when", "decided_at", "method"}
 BESIDE: dict[str, dict[str, Any]] = {
     "reveal_threshold": {"reveal": "threshold"},
     "remask_fraction": {"remask": "random"},

@@ -135,7 +135,6 @@ TEXT = Text(
     logp=np.array([-1, -9, -2, -8, -3, -7, -4, -6, -5, 0.0]),
     movable=np.arange(10) < 8,
     doubt=np.where(np.isin(np.arange(10), (4, 5)), 0.9, 0.0),
-    order=np.array([1, 4, 2, 2, 3, 4, 1, 3, 0, 0]),
 )
 
 
@@ -168,7 +167,7 @@ def test_a_doubt_of_a_half_is_no_place_to_begin() -> None:
 
 def test_doubted_masks_no_more_than_the_share_allows() -> None:
     doubted = np.isin(np.arange(20), (2, 3, 9, 15))
-    text = Text(np.zeros(20), np.ones(20, np.bool_), doubted * 1.0, np.zeros(20, np.int64))
+    text = Text(np.zeros(20), np.ones(20, np.bool_), doubted * 1.0)
     drawn = masked("doubted", text, 0.05)
     assert {len(one) for one in drawn} == {1, 2}
     assert {place for one in drawn for place in one} == {2, 3, 9, 15}
@@ -239,29 +238,6 @@ def test_every_text_is_continued_from_itself() -> None:
     steps, _ = search(settings, verifier=Wants("never said"))
     (begun,) = [step for step in steps if step.round == 1 and step.index == 0]
     assert begun.parent.tolist() == list(range(8))
-
-
-def test_the_order_of_a_canvas_is_that_of_its_steps() -> None:
-    known: list[np.ndarray] = []
-
-    def spy(text: Text, fraction: float, rng: np.random.Generator) -> np.ndarray:
-        known.append(text.order)
-        return np.arange(text.logp.size) < 7
-
-    REMASKINGS.register("spy", Remasking(spy))
-    try:
-        shape = {"particles": 1, "rounds": 2, "restart_fraction": 0.0, "look_aheads": 1}
-        settings = small("revise", remask="spy", **shape)
-        steps, _ = search(settings, verifier=Wants("never said"))
-    finally:
-        del REMASKINGS._known["spy"]
-    assert len(known) == 2
-    for number, order in enumerate(known):
-        tokens = [step.tokens[0] for step in steps if step.round == number]
-        if number == 0:
-            assert (order == sum((one == MASK).astype(int) for one in tokens) + 1).all()
-        else:  # what was masked came after all that was not
-            assert order[:7].min() > order[7:].max()
 
 
 def test_a_registered_rule_is_a_rule_like_any_other() -> None:

@@ -71,7 +71,7 @@ class ConstrainedDiffusion(MaskedDiffusion):
                 whole, taken = self.structure.grown(text, tuple(run.tolist()))
                 self._write(tokens, row, whole)
                 logp[row, len(text) : len(text) + taken] = drawn.logp[row, first : first + taken]
-        return canvas.grown(tokens, logp)
+        return Canvas(tokens, logp)
 
     def look_aheads(self, canvas: Canvas, prediction: CanvasPredictions) -> Iterator[CleanText]:
         opened = np.flatnonzero(self.is_open(canvas)).tolist()
@@ -93,14 +93,16 @@ class ConstrainedDiffusion(MaskedDiffusion):
     ) -> tuple[MaskedDiffusion, Canvas]:
         """All from the first of these positions, since what follows depends on it."""
         where = np.cumsum(where, axis=1) > 0
-        logp, order = np.where(where, 0.0, canvas.logp), np.where(where, 0, canvas.order)
-        tokens = np.where(where, self.mask_id, canvas.tokens)
+        tokens, logp = (
+            np.where(where, self.mask_id, canvas.tokens),
+            np.where(where, 0.0, canvas.logp),
+        )
         with self.structure:
             for row in np.flatnonzero(where.any(axis=1)).tolist():
                 text, before = self._text(tokens[row]), self._text(canvas.tokens[row])
                 self.structure.remember(text, before[len(text) :])
                 self._write(tokens, row, self.structure.forced(text))
-        return self, Canvas(tokens, logp, order)
+        return self, Canvas(tokens, logp)
 
     def _text(self, tokens: Ints) -> Ids:
         """What a canvas says so far."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, model_validator
 
-from s3dlm.diffusion.schedule import MOST_EDITS, POLICIES
+from s3dlm.diffusion.schedule import POLICIES
 from s3dlm.errors import SettingsError
 from s3dlm.search.options import FROZEN, OneOf, Share, Size, more, setting
 
@@ -76,11 +76,6 @@ class Decoding(BaseModel):
         "tokens that end the answer: allowed, revealed after all others of their block, or never "
         "predicted",
     )
-    edit_threshold: Share | None = more(
-        None,
-        "block-causal models with a reveal rule: replace a revealed token of the open block by one "
-        "whose probability is above this, as LLaDA2.1 does",
-    )
     entropy_bound: Share | None = more(
         None,
         "models of uniform noise: a step accepts the surest tokens until their entropies, without the "
@@ -118,12 +113,10 @@ class Decoding(BaseModel):
 
     def most_steps(self, block: int | None) -> int:
         """The most steps that a model with such blocks, if it has any, takes: a block-causal one
-        fills its first and its last block whole, may reveal the first token of a block by itself, and
-        may edit what it has filled."""
+        fills its first and its last block whole, and may reveal the first token of a block by itself."""
         if block is None:
             return self.steps
         length, size = self.gen_length + block - 1, min(self.block_length, block)
         pace = max(1, min(size, self.steps * size // self.gen_length))
         blocks = -(-length // block) + 1
-        edits = 0 if self.edit_threshold is None else MOST_EDITS * blocks
-        return min(length, (-(-length // size) + 1) * pace) + blocks + edits
+        return min(length, (-(-length // size) + 1) * pace) + blocks

@@ -176,7 +176,7 @@ class MaskedDiffusion:
         where = chosen.nonzero()[0], place[chosen]
         tokens[where], logp[where] = sampled.tokens[chosen], sampled.logp[chosen]
         self._finish(tokens)
-        return canvas.grown(tokens, logp)
+        return Canvas(tokens, logp)
 
     def _drawn(
         self, canvas: Canvas, prediction: CanvasPredictions, draw: Ints
@@ -278,8 +278,7 @@ class MaskedDiffusion:
             steps += masked[:, start] * self.first_token_first
         schedule = [Reveal(0, length, 1)] * max(1, int(steps.max()))
         process = replace(self, schedule=schedule, left=left)
-        logp, order = np.where(where, 0.0, canvas.logp), np.where(where, 0, canvas.order)
-        return process, Canvas(tokens, logp, order)
+        return process, Canvas(tokens, np.where(where, 0.0, canvas.logp))
 
     def with_block_lengths(self) -> list[MaskedDiffusion]:
         length, own = self.schedule[-1].stop, self.blocks

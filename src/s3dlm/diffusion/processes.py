@@ -10,7 +10,6 @@ import numpy as np
 from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
 from s3dlm.diffusion.constrained import ConstrainedDiffusion
 from s3dlm.diffusion.decoding import Decoding
-from s3dlm.diffusion.editing import EditingDiffusion
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
@@ -62,11 +61,6 @@ def _answer(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
     )
     if denoiser.causal_block is not None:
         return _in_blocks(process, model, decoding, denoiser.causal_block)
-    if decoding.edit_threshold is not None:
-        raise SettingsError(
-            f"edit_threshold={decoding.edit_threshold:g} is not supported by {model.name}, which has "
-            "no blocks; leave it out"
-        )
     return process
 
 
@@ -90,12 +84,5 @@ def _in_blocks(
         steps_per_block=min(block, decoding.steps * block // length),
         first_token_first=model.denoiser.shift,
     )
-    if decoding.edit_threshold is not None:
-        if not decoding.adaptive:
-            raise SettingsError(
-                f"edit_threshold={decoding.edit_threshold:g} needs reveal='threshold'; set that, or "
-                "leave it out"
-            )
-        process = EditingDiffusion.of(process, edit_threshold=decoding.edit_threshold)
     room = model.denoiser.context - prompt
     return process.scheduled(min(length + -(counted + length) % model_block, room))

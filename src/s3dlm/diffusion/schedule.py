@@ -17,7 +17,6 @@ from s3dlm.search.particles import Bools, Floats, Ints
 if TYPE_CHECKING:
     from s3dlm.diffusion.decoding import Decoding
 
-MOST_EDITS = 16  # rounds of editing, after a block is full
 POOL = 5  # positions from which the policy of this name takes any
 DEFERRED = 1e30  # minus this is less eager than anything else, and still a number
 

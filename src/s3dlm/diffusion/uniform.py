@@ -148,8 +148,8 @@ class UniformDiffusion:
         assert value is not None
         assert value.entropy is not None
         fresh = rng.integers(0, self.vocabulary, canvas.tokens.shape)
-        tokens, logp, order = canvas.tokens.copy(), canvas.logp.copy(), canvas.order.copy()
-        child = Canvas(tokens, logp, order, np.full(len(tokens), None))
+        tokens, logp = canvas.tokens.copy(), canvas.logp.copy()
+        child = Canvas(tokens, logp)
         start, stop, free = self._open_block(states)
         for row, (state, which) in enumerate(zip(states, source, strict=True)):
             (where,) = free[row, start[row] : stop[row]].nonzero()  # in the block
@@ -158,10 +158,8 @@ class UniformDiffusion:
             looks = (*state.looks, likeliest.tobytes())[-1 - self.noise.stability :]
             stable = len(looks) == 1 + self.noise.stability and len(set(looks)) == 1
             sure = stable and entropy.mean() < self.noise.confidence
-            now = int(order[row].max(initial=0)) + 1
             if sure or state.step + 1 >= self.steps_per_block:
                 tokens[row, at], logp[row, at] = likeliest, value.top_logp[which, at]
-                order[row, at] = np.where(order[row, at] == 0, now, order[row, at])
                 left = state.free.copy()
                 left[at] = False
                 if not self._ends(tokens[row], left):
@@ -169,11 +167,8 @@ class UniformDiffusion:
                     child.state[row] = NoisyState(read, left)
                 continue
             accepted = within(entropy, self.noise.entropy_bound)
-            before = tokens[row, at]
             tokens[row, at] = np.where(accepted, value.draws[which, where, one], HIDDEN)
             logp[row, at] = np.where(accepted, value.draws_logp[which, where, one], 0.0)
-            kept = np.where(before == tokens[row, at], order[row, at], now)
-            order[row, at] = np.where(accepted, kept, 0)
             read = np.where(tokens[row] == HIDDEN, fresh[row], tokens[row])
             vectors = None if value.vectors is None else value.vectors[which]
             told = b"" if vectors is None else state.key
@@ -254,17 +249,12 @@ def within(entropy: Floats, bound: float) -> Bools:
 def uniform(model: Model, job: Job, prompt: Ints) -> UniformDiffusion:
     """The process of a job for a model of uniform noise."""
     method, decoding, denoiser = job.settings.search, job.settings.decoding, model.denoiser
-    unfit = [
-        f"{name}={value!r}"
-        for name, value, usual in (
-            ("guidance", decoding.guidance, 0.0), ("edit_threshold", decoding.edit_threshold, None),
-            ("position_temperature", decoding.position_temperature, 0.0),
-        )
-        if value != usual
-    ]  # fmt: skip
-    if decoding.end_tokens == "last":
-        unfit.append("end_tokens='last'")
-    if unfit:
+    for_masks = {
+        "guidance": decoding.guidance,
+        "position_temperature": decoding.position_temperature,
+        "end_tokens": "last" if decoding.end_tokens == "last" else "",
+    }
+    if unfit := [f"{name}={value!r}" for name, value in for_masks.items() if value]:
         raise SettingsError(
             f"{', '.join(unfit)} is for masked diffusion, and {model.name} denoises uniform noise; "
             "leave it out"

@@ -202,8 +202,8 @@ class PrefixCache:
 
 
 def fixed_start(request: Rows, row: int) -> int:
-    """Where the open block of a row begins, or what may still change; 0 if a mask is before it."""
-    start = int(request.starts[row] if request.fixed is None else request.fixed[row])
+    """Where the open block of a row begins; 0 if a mask is before it."""
+    start = int(request.starts[row])
     return 0 if request.masked[row, :start].any() else start
 
 

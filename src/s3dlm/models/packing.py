@@ -56,7 +56,6 @@ class Rows:
     statistics: bool  # whether margin and entropy are needed
     label: str  # names the prompt and step in errors
     sampling: Sampling = PLAIN
-    fixed: Ints | None = None  # (rows,) what lies before this never changes; None: `start`
     asked: Ints | None = None  # (rows, block, any) tokens whose log-probabilities are wanted
     allowed: NDArray[np.int32] | None = None
     """(rows, words) the tokens that the first masked position of each row may have, a bit each"""

@@ -91,14 +91,10 @@ class Canvas(Columns):
 
     tokens: Ints  # (rows, length)
     logp: Floats  # (rows, length) 0 where a token is not yet known
-    order: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    """(rows, length) by which step each token became known, from 1; 0: by none, or nobody says."""
     state: NDArray[np.object_] = field(default_factory=lambda: np.zeros(0, np.object_))
     """(rows,) what the process has to know of each beside its tokens (`State`); None: nothing."""
 
     def __post_init__(self) -> None:
-        if self.order.shape != self.tokens.shape:
-            object.__setattr__(self, "order", np.zeros(self.tokens.shape, np.int64))
         if self.state.size != len(self.tokens):
             object.__setattr__(self, "state", np.full(len(self.tokens), None))
 
@@ -106,11 +102,6 @@ class Canvas(Columns):
         """Of each canvas what its prediction depends on: equal keys, equal predictions."""
         rows = zip(self.tokens, self.state.tolist(), strict=True)
         return [row.tobytes() + (state.key if state else b"") for row, state in rows]
-
-    def grown(self, tokens: Ints, logp: Floats) -> Canvas:
-        """The canvases after one more step, which has changed some of the tokens."""
-        latest = self.order.max(axis=1, keepdims=True, initial=0) + 1
-        return Canvas(tokens, logp, np.where(tokens != self.tokens, latest, self.order))
 
 
 @dataclass(frozen=True, slots=True)

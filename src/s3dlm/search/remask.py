@@ -25,7 +25,6 @@ class Text:
     logp: Floats  # how probable each token was when it was revealed
     movable: Bools  # what may be masked
     doubt: Floats  # how doubtful each token is to the verifier, from 0 to 1; 0 where none may be masked
-    order: Ints  # by which step each token was revealed
 
     @property
     def doubted(self) -> Bools:
@@ -126,7 +125,7 @@ def positions(
     where = np.zeros(canvas.tokens.shape, dtype=np.bool_)
     for row, tokens in enumerate(canvas.tokens):
         movable, doubt = process.reader.remaskable(tokens, spans[row])
-        text = Text(canvas.logp[row], movable, doubt, canvas.order[row])
+        text = Text(canvas.logp[row], movable, doubt)
         where[row] = rule.hide(text, fraction, rng) & movable
         if at_least_one and not where[row].any():
             where[row] = _unsure(text, fraction, rng)

@@ -71,10 +71,9 @@ async def attempt(
         await _give_up(part)
     found = part.particles
     assert found is not None, "a search has at least its start"
-    place = np.arange(len(found))
     return Outcome(
         found.canvas, found.log_weight, found.clean, found.scores, part.nfe, part.nfe_logical,
-        place, place if told.origin is None else told.origin, stopped,
+        np.arange(len(found)), stopped,
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -65,19 +64,6 @@ class Step:
             f"{self.survivor.size} survivors, ESS {self.ess:.1f}, {self.nfe + self.start_nfe} passes{best})"
         )
 
-    def _repr_html_(self) -> str:
-        columns = zip(self.parent, self.score, self.weight, strict=True)
-        children = [
-            f"<tr><td>{'new' if parent < 0 else parent + 1}</td>"
-            f"<td>{'–' if np.isnan(score) else f'{score:.3f}'}</td>"
-            f"<td>{weight:.3f}</td><td>{int((self.survivor == child).sum()) or ''}</td></tr>"
-            for child, (parent, score, weight) in enumerate(columns)
-        ]
-        return (
-            f"<p>{escape(repr(self))}</p><table><tr><th>parent</th><th>score</th><th>weight</th>"
-            f"<th>offspring</th></tr>{''.join(children)}</table>"
-        )
-
 
 @dataclass(slots=True)
 class Telling:
@@ -89,7 +75,6 @@ class Telling:
         places: Where the canvases that it starts from stood before, for the genealogy; −1: nowhere.
         count: Steps of this search.
         last: The latest of them.
-        origin: From which canvas of its start each survivor descends.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -97,7 +82,6 @@ class Telling:
     places: Ints | None = None
     count: int = 0
     last: Step | None = None
-    origin: Ints | None = None
     reported: int = 0  # passes that the steps have told of
     at_start: int = 0  # passes before the first step
 
@@ -110,8 +94,6 @@ class Telling:
         log_weight: Floats, survivors: Survivors,
     ) -> None:  # fmt: skip
         """One more step of a search that takes so many in all, and has made so many passes."""
-        if self.origin is None:
-            self.origin = np.arange(int(parent.max(initial=0)) + 1)
         first, index = not self.count, survivors.index
         shown = self.places[parent] if first and self.places is not None else parent
         weight, clean, scores = normalised(log_weight), looked.clean, looked.scores
@@ -137,7 +119,6 @@ class Telling:
             start_nfe=self.at_start if first else 0,
             spans=scores.spans,
         )
-        self.origin = np.where(parent >= 0, self.origin[parent], -1)[index]
         self.reported, self.count = nfe, self.count + 1
         self.steps.append(self.last)
 
@@ -153,7 +134,6 @@ class Outcome:
     nfe: int  # forward passes in all
     nfe_logical: int  # what Algorithm 1 takes without sharing: 1 + T·N·b
     place: Ints  # (particles,) of each among the survivors of the last step; −1: not there
-    origin: Ints  # (particles,) from which canvas of its start each descends
     stopped: str = FINISHED  # why it ended
 
     def __len__(self) -> int:
@@ -163,7 +143,7 @@ class Outcome:
         """Some of the population, in this order."""
         names = ("canvas", "clean", "scores")
         taken: dict[str, Any] = {name: getattr(self, name).take(index) for name in names}
-        taken |= {n: getattr(self, n)[index] for n in ("log_weight", "place", "origin")}
+        taken |= {n: getattr(self, n)[index] for n in ("log_weight", "place")}
         return replace(self, **taken)
 
     @classmethod
@@ -178,7 +158,6 @@ class Outcome:
             sum(outcome.nfe for outcome in outcomes),
             sum(outcome.nfe_logical for outcome in outcomes),
             np.concatenate([outcome.place for outcome in outcomes]),
-            np.concatenate([outcome.origin for outcome in outcomes]),
             next(reasons, FINISHED),
         )
 

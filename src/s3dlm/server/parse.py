@@ -54,11 +54,10 @@ class Parsed:
 
 
 def keeps_revealed_tokens(settings: Settings) -> bool:
-    """Whether the answer descends from the survivors of every step and no token changes."""
+    """Whether the answer descends from the survivors of every step."""
     selection = SELECTIONS[settings.search.selection]
     from_elsewhere = selection.from_all_seen or selection.from_steps
-    edits = settings.decoding.edit_threshold is not None
-    return settings.search.final and not edits and not from_elsewhere
+    return settings.search.final and not from_elsewhere
 
 
 def watched_search(service: Service, body: schemas.SearchRequest) -> Parsed:

@@ -153,7 +153,7 @@ def test_a_particle_without_gain_starts_over_after_so_many_rounds(accept: str) -
 def test_each_cell_is_masked_as_likely_as_it_is_doubtful() -> None:
     rng, times = np.random.default_rng(0), 4_000
     doubt = np.array([0, 0.5, 0.9, 1.0, 0.05, 0, 0, 0, 0, 0])
-    text = Text(np.zeros(10), np.arange(10) < 8, doubt, np.zeros(10, np.int64))
+    text = Text(np.zeros(10), np.arange(10) < 8, doubt)
     rule = Mend(remask_floor=0.1).rule
     hidden = np.mean([rule.hide(text, 0.5, rng) for _ in range(times)], axis=0)
     expected = np.array([0.1, 0.5, 0.9, 1.0, 0.1, 0.1, 0.1, 0.1, 0, 0])

@@ -93,9 +93,7 @@ def moved(shares: np.ndarray, seed: int, verifier: Any = score, **options: Any) 
     clean = CleanText(tokens, logp, np.ones(PARTICLES))
     scores = drive(run.scorer.score(clean, "the start"))
     everyone = np.arange(PARTICLES)
-    before = Outcome(
-        Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0, everyone, everyone
-    )
+    before = Outcome(Canvas(tokens, logp), np.zeros(PARTICLES), clean, scores, 0, 0, everyone)
     method = Mend(particles=PARTICLES, look_aheads=1, child_sampling="independent", **options)
     outcome = drive(method._move(run, [], before, method, math.inf, 1))
     after = outcome.canvas.tokens @ LETTERS ** np.arange(LENGTH)[::-1]

@@ -175,13 +175,12 @@ class Mend(Revise):
         if again.stopped == SATISFIED:  # its one text is the answer
             return replace(both.take(moved), stopped=SATISFIED)
         score_before, score_after = before.scores.total, again.scores.total
-        origin, fresh = origin[again.origin], empty[again.origin]
         standing = replace(standing, best=np.fmax(standing.best, score_before))
-        after = standing.take(origin).after(score_after, fresh)
+        after = standing.take(origin).after(score_after, empty)
         index = moved
         if self.accept == "metropolis":
             gain = self.lam * (score_after - score_before[origin])
-            accepted = (np.log(run.rng.random(gain.size)) < gain) | given_up[again.origin]
+            accepted = (np.log(run.rng.random(gain.size)) < gain) | given_up
             index = np.where(accepted, moved, origin)
         place = np.concatenate([np.full(len(before), -1), again.place])
         unmoved = replace(standing, stale=standing.stale + 1)

@@ -128,7 +128,7 @@ class LookUM(S3):
     source = "after LookUM, Lee et al. 2025"
     verified: ClassVar[Verified] = "never"
     fixed: ClassVar[dict[str, Any]] = {
-        "reveal": "schedule", "reveal_threshold": 0.98, "edit_threshold": None, "policy": "pool",
+        "reveal": "schedule", "reveal_threshold": 0.98, "policy": "pool",
     }  # fmt: skip
 
     particles: Population = 1

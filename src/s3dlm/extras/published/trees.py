@@ -60,7 +60,7 @@ class UnMaskFork(Method):
     summary = "N texts from a tree search whose branches are policies and block lengths, all deterministic"
     source = "after UnMaskFork, Misaki and Akiba 2026"
     fixed: ClassVar[dict[str, Any]] = {
-        "temperature": 0.0, "reveal": "schedule", "reveal_threshold": 0.98, "edit_threshold": None,
+        "temperature": 0.0, "reveal": "schedule", "reveal_threshold": 0.98,
         "policy": "low_confidence", "position_temperature": 0.0, "top_k": None, "top_p": None,
         "probabilities": "plain",
     }  # fmt: skip
@@ -155,7 +155,7 @@ class Vgb(Method):
     verifier = "checker"
     fixed: ClassVar[dict[str, Any]] = {
         "steps": None, "block_length": None, "reveal": "schedule", "reveal_threshold": 0.98,
-        "edit_threshold": None, "policy": "low_confidence", "position_temperature": 0.0,
+        "policy": "low_confidence", "position_temperature": 0.0,
     }  # fmt: skip
     meets_again = True
     cost = "1 + 9·L·N"
