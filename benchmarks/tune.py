@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def tune(
 ) -> list[Trial]:
     """Run the grid (resumable, like any evaluation) and write tuned.json."""
     conditions = [
-        condition
+        replace(condition, timed=0)
         for label in labels
         for condition in grid(
             list(config.problems),

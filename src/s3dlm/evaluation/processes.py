@@ -87,7 +87,8 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
         count, futures = len(self.executors), []
         with _lost_worker():
             for number, executor in enumerate(self.executors):
-                share = replace(chunk, items=chunk.items[number::count])
+                items, row_cache = chunk.items[number::count], chunk.row_cache / count
+                share = replace(chunk, items=items, row_cache=row_cache)
                 futures.append(executor.submit(_search, share))
             left = len(chunk.items)
             while left:
