@@ -16,7 +16,6 @@ from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models import registry
 from s3dlm.tasks import Loaded
 
-ROW_CACHE = 2.0  # GiB; the studies count forward passes and time nothing
 Evaluate = Callable[[Sequence[tuple[Plan, Path]]], None]  # evaluates plans, each into its folder
 
 
@@ -30,7 +29,7 @@ class StudyConfig:
     split: str
 
     def plan(self, conditions: Sequence[Condition]) -> Plan:
-        return Plan(conditions, self.problems, range(self.seeds), self.split, row_cache=ROW_CACHE)
+        return Plan(conditions, self.problems, range(self.seeds), self.split)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

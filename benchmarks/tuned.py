@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import study
@@ -32,7 +31,7 @@ def main(arguments: Sequence[str]) -> None:
     with study.started(options, "test", options.limit) as (config, run):
         settings = tuned_in(CHOSEN, config.defaults)
         conditions = grid(list(config.problems), study.names(options.method), settings)
-        run([(config.plan([replace(each, timed=0) for each in conditions]), options.out)])
+        run([(config.plan(conditions), options.out)])
     found = frames.read(options.out)
     for table in (tables.summary(found, "best_of_k"), comparisons.comparisons(found, "best_of_k")):
         print(table.to_markdown() + "\n")

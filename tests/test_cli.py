@@ -165,7 +165,6 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --set steps=4,8 --out x", ["steps cannot be swept"]),
         ("eval --run batch_size=0 --out x", ["batch_size='0'", "from 1 up"]),
         ("eval --run traces=-1 --out x", ["traces='-1'", "from 0 up"]),
-        ("eval --run row_cache=nan --out x", ["row_cache='nan'", "a number from 0 up"]),
         ("eval --task nowhere.jsonl:gsm8k --out x", ["nowhere.jsonl does not exist"]),
         ("eval --task nowhere.jsonl --out x", ["the file does not exist"]),
         ("eval --task nowhere.csv:gsm8k --out x", ["nowhere.csv does not exist"]),

@@ -33,7 +33,7 @@ def conditions(config: StudyConfig, axes: Mapping[str, tuple[Any, ...]]) -> Iter
     tuned = tuned_in(CHOSEN, config.defaults)
     for task, point in itertools.product(config.problems, itertools.product(*axes.values())):
         overrides = dict(zip(axes, point, strict=True))
-        yield Condition(task, "s3", settings_for("s3", tuned, overrides, task), timed=0)
+        yield Condition(task, "s3", settings_for("s3", tuned, overrides, task))
 
 
 def measure(config: StudyConfig, run: Evaluate, name: str, folder: Path) -> pd.DataFrame:

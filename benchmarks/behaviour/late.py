@@ -8,7 +8,6 @@ validation split; the test split is read once, beside the controls with theirs (
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -79,7 +78,7 @@ def measure(config: StudyConfig, run: Evaluate, chosen: Path, folder: Path) -> p
     row gains over the two controls that end as it does, with intervals over problems."""
     settings = tuned_in(chosen, tuned_in(CHOSEN, config.defaults))
     conditions = grid(list(config.problems), [*CONTROLS, *ROWS], settings)
-    run([(config.plan([replace(each, timed=0) for each in conditions]), folder)])
+    run([(config.plan(conditions), folder)])
     found = frames.read(folder)
     cells = []
     for label in (*CONTROLS, *ROWS):

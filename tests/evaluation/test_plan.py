@@ -63,7 +63,7 @@ def test_a_setting_applies_to_the_methods_that_use_it() -> None:
     found = plans.grid(["gsm8k"], ["best_of_k", "s3"], defaults, {"lam": 5.0, "steps": 32})
     assert [(c.value("lam"), c.value("steps")) for c in found] == [(None, 32), (5.0, 32)]
     greedy = settings_for("greedy", defaults, {"temperature": 1.0})  # the baseline, and no chance
-    assert (greedy.search.kin, greedy.decoding.temperature) == ("baseline", 0.0)
+    assert (greedy.search.like, greedy.decoding.temperature) == ("baseline", 0.0)
 
     def tuned(method: str, task: str | None = None) -> Settings:
         return Settings(method, **({"reveal": "threshold"} if method == "revise" else {}))

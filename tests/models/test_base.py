@@ -11,8 +11,7 @@ from torch import Tensor
 
 import s3dlm
 from s3dlm.errors import ModelError
-from s3dlm.models.base import Denoiser, Model, Tokenizer, Turn
-from s3dlm.models.features import RowCache
+from s3dlm.models.base import Denoiser, Model, Tokenizer, Turn, Wrapper
 
 
 class Repeats(Denoiser):
@@ -57,11 +56,11 @@ def test_what_is_no_denoiser_or_tokenizer_is_refused() -> None:
 
 def test_a_wrapper_is_like_what_it_wraps() -> None:
     inner = s3dlm.load("noisy9").denoiser
-    wrapped = RowCache(inner, 0)
+    wrapped = Wrapper(inner)
     for name in set(Denoiser.__annotations__) - {"prefix_cache", "dual_cache"}:
         assert getattr(wrapped, name) == getattr(inner, name), name
     assert [name for name, _ in wrapped.tensors()] == [name for name, _ in inner.tensors()]
-    cached = RowCache(s3dlm.load("tiny", dual_cache=4).denoiser, 0)  # it has no `encode_after`
+    cached = Wrapper(s3dlm.load("tiny", dual_cache=4).denoiser)  # it has no `encode_after`
     assert (cached.prefix_cache, cached.dual_cache) == (None, None)
 
 

@@ -1,9 +1,8 @@
-"""The prefix cache: exact for block-causal models, an option for others; the dual cache, an approximation;
-and the cache of whole rows, which changes the work and never the results. All the same in any batch."""
+"""The prefix cache: exact for block-causal models, an option for others; and the dual cache, an
+approximation. Both the same in any batch."""
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 from typing import Any
 
@@ -16,7 +15,6 @@ import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.models import cache
 from s3dlm.models.base import Model
-from s3dlm.models.features import RowCache
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
@@ -241,47 +239,3 @@ def test_fast_is_a_cache_and_a_default() -> None:
     assert Settings.for_model(fast, "s3", reveal="schedule").decoding.reveal == "schedule"
     blocks = s3dlm.load("tiny", fast=True, block=32)  # its own cache is exact
     assert (blocks.denoiser.dual_cache, blocks.denoiser.prefix_cache) == (None, True)
-
-
-# --- whole rows
-
-COUNTDOWN = [
-    "Target: 24 Numbers: 6, 4, 12",
-    "Target: 10 Numbers: 2, 3, 4",
-]
-SMALL = {"gen_length": 64, "steps": 8, "temperature": 1.5}
-
-
-def answers(model: s3dlm.Model, settings: Settings) -> list[tuple[object, ...]]:
-    results = s3dlm.generate_batch(model, COUNTDOWN, task="countdown", settings=settings)
-    return [(one.text, one.nfe, [s.nll for s in one.survivors]) for one in results]
-
-
-def test_whatever_is_forgotten_results_are_the_same_to_the_bit_and_rows_are_encoded_once() -> None:
-    model = s3dlm.load("tiny")
-    for method in ("s3", "revise"):
-        settings = Settings(method=method, **SMALL)
-        expected = answers(model, settings)
-        for capacity in (1 << 30, 300_000, 0):
-            memory = RowCache(model.denoiser, capacity)
-            remembering = dataclasses.replace(model, denoiser=memory)
-            assert answers(remembering, settings) == expected
-            assert memory.bytes <= capacity
-            assert memory.asked == sum(nfe for _, nfe, _ in expected)  # type: ignore[misc]
-            if capacity == 1 << 30:
-                once = memory.encoded
-                assert answers(remembering, settings) == expected
-                assert memory.encoded == once
-
-
-def test_equal_rows_of_one_batch_and_rows_without_masks() -> None:
-    denoiser = s3dlm.load("tiny").denoiser
-    memory = RowCache(denoiser, 1 << 30)
-    tokens = torch.randint(4, 300, (5, 40), generator=torch.Generator().manual_seed(0))
-    tokens[:, 20:30] = denoiser.mask_id
-    tokens[3] = tokens[0]
-    tokens[4, 20:30] = 7
-    masked = tokens == denoiser.mask_id
-    with torch.inference_mode():
-        assert torch.equal(memory.encode(tokens)[masked], denoiser.encode(tokens)[masked])
-    assert (memory.asked, memory.encoded) == (5, 4)

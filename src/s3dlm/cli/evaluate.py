@@ -34,8 +34,7 @@ HowToRun = Annotated[
         metavar="NAME=VALUE",
         help="How to run; the answers do not depend on it. workers (default: one per core for a small model on the "
         "CPU, else one), ray (a cluster: local, auto or its address; a worker per GPU), traces "
-        "(problems per task to record step by step), row_cache (GiB of canvases reused between "
-        "methods; times are then those of 40 problems), batch_size, fail_on_error (failed samples "
+        "(problems per task to record step by step), batch_size, fail_on_error (failed samples "
         "until it stops), retry_failed, gpu (for --dry-run: A100, H100, L40S, RTX4090, or "
         "CARD=DOLLARS). For reproduce also sweep_problems (per task for the sweeps over N, b and "
         "block length; 0: none).",
@@ -44,8 +43,8 @@ HowToRun = Annotated[
 _PROMPTS = "TOML files of your own prompts, one run each; the report has the spread."
 DryRun = Annotated[bool, Option("--dry-run", help="Print what it would cost, and stop.")]
 RUNNING: dict[str, type] = {
-    "workers": int, "ray": str, "gpu": str, "traces": int, "row_cache": float, "batch_size": int,
-    "fail_on_error": int, "retry_failed": bool,
+    "workers": int, "ray": str, "gpu": str, "traces": int, "batch_size": int, "fail_on_error": int,
+    "retry_failed": bool,
 }  # fmt: skip
 
 
@@ -92,13 +91,13 @@ def eval_command(
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
     if fast:
         load, fixed = [*(load or ()), "fast=true"], {"reveal": "threshold", **fixed}
-    how = {"traces": 0, "row_cache": 0.0, **options.typed("--run", run, RUNNING)}
-    traces, row_cache = how.pop("traces"), how.pop("row_cache")
+    how = options.typed("--run", run, RUNNING)
+    traces = how.pop("traces", 0)
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
         defaults = plans.recommendations(recommended)
         conditions = plans.grid(list(problems), methods, defaults, fixed, sweeps)
-        return plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
+        return plans.Plan(conditions, problems, range(seeds), split, traces)
 
     which = {"data": data, "split": split, "limit": limit}
     files = options.split(prompts)
@@ -158,7 +157,7 @@ def reproduce(
 
     texts = [*(more or ()), *(() if temperature is None else (f"temperature={temperature}",))]
     fixed, chosen = options.single(options.setting_values(texts)), paper.size_of(size, grading)
-    parts: dict[str, Any] = {"sweep_problems": None, "traces": 2, "row_cache": 2.0}
+    parts: dict[str, Any] = {"sweep_problems": None, "traces": 2}
     how = parts | options.typed("--run", run, {**RUNNING, "sweep_problems": int})
     parts = {name: how.pop(name) for name in parts}
 

@@ -42,7 +42,6 @@ SWEPT = ("best_of_k", "s3")
 PARTICLES, BRANCHING = (1, 2, 4, 8, 16), (1, 2, 4)
 BLOCK_SWEPT = ("baseline", "best_of_k", "s3")
 BLOCK_LENGTHS = (2, 4, 8, 16, 32, 64)
-TIMED_IN_SWEEPS = 10  # problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,6 @@ def reproduction(
     *,
     sweep_problems: int | None = None,
     traces: int = 0,
-    row_cache: float = 0.0,
 ) -> Plan:
     """The paper's protocol: main comparison and ablation on all problems and seeds; the sweeps over
     particles, branching and block length, which would cost far more, on fewer problems. What cannot
@@ -115,12 +113,11 @@ def reproduction(
         lengths = [length for length in BLOCK_LENGTHS if least <= length <= s3.decoding.gen_length]
         axes = {"particles": PARTICLES, "branching": BRANCHING}
         over = {name: value for name, value in given.items() if name not in axes}
-        points = grid(names, SWEPT, defaults, over, axes)
-        sweeps += [replace(c, timed=TIMED_IN_SWEEPS) for c in points]
+        sweeps += grid(names, SWEPT, defaults, over, axes)
         over = {name: value for name, value in given.items() if name != "block_length"}
         sweeps += grid(names, BLOCK_SWEPT, defaults, over, {"block_length": lengths})
     conditions = unique([*main, *as_sweep(sweeps, fewer)])
-    return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)
+    return Plan(conditions, loaded, seeds, traces=traces)
 
 
 GRADING = "d1_whole"  # the paper follows the protocol of HEX
