@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from s3dlm.errors import S3dlmError
+from s3dlm.errors import S3dlmError, SettingsError
 from s3dlm.evaluation import processes
 from s3dlm.evaluation.plan import Condition, Plan, SettingsOf, load_problems, recommendations
 from s3dlm.evaluation.run import Bars, evaluate
@@ -30,6 +31,20 @@ class StudyConfig:
 
     def plan(self, conditions: Sequence[Condition]) -> Plan:
         return Plan(conditions, self.problems, range(self.seeds), self.split)
+
+
+def tuned_in(file: Path, defaults: SettingsOf) -> SettingsOf:
+    """The defaults with the settings that a file of `benchmarks.tune` has for some methods."""
+    try:
+        tuned = {str(k): dict(v) for k, v in json.loads(file.read_text(encoding="utf-8")).items()}
+        for method, chosen in tuned.items():
+            defaults(method, None).replace(**chosen)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise SettingsError(
+            f"{file} cannot be used: {error}; write one JSON object, settings by method: "
+            '{"s3": {"temperature": 1, "lam": 30}}'
+        ) from error
+    return lambda method, task: defaults(method, task).replace(**tuned.get(method, {}))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from benchmarks import study
 from s3dlm.evaluation import comparisons, frames, tables
-from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
 
 CHOSEN = Path(__file__).with_name("tuned.json")
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/tuned"), help="folder of the run")
     options = parser.parse_args(arguments)
     with study.started(options, "test", options.limit) as (config, run):
-        settings = tuned_in(CHOSEN, config.defaults)
+        settings = study.tuned_in(CHOSEN, config.defaults)
         conditions = grid(list(config.problems), study.names(options.method), settings)
         run([(config.plan(conditions), options.out)])
     found = frames.read(options.out)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.study import Evaluate, StudyConfig
+from benchmarks.study import Evaluate, StudyConfig, tuned_in
 from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
-from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import Condition, settings_for, unique
 from s3dlm.search.resample import RESAMPLERS
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 import s3dlm
-from benchmarks.study import Evaluate, StudyConfig
+from benchmarks.study import Evaluate, StudyConfig, tuned_in
 from benchmarks.tune import tune
 from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
-from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
 from s3dlm.extras.published.steering import Steering
 from s3dlm.search.particles import Children, Floats, Looked

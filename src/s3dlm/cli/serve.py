@@ -21,7 +21,7 @@ _PROXY = "Reverse proxy whose X-Forwarded-For names the client: address or netwo
 _METHOD = "For requests that name none."
 _ALIAS = "Another name of the model: NAME or NAME=METHOD,SETTING=VALUE,…; repeatable."
 _VERIFIER = "A verifier that requests may name, such as reward:MODEL; repeatable."
-_RUNS = "Folder of `s3dlm eval --run traces=N` that the page offers; repeatable."
+_RUNS = "Folder of `s3dlm eval --traces N` that the page offers; repeatable."
 _LIMIT = "A limit: length, children, steps, nfe, seconds (per request), waiting, batch, …"
 
 _REPLICAS = "Servers behind one address, over Ray: 2, 1-4 (with the load) or all (GPUs, or cores)."
@@ -78,7 +78,7 @@ def serve(
     check_exposure(host, key, insecure=insecure)
     kinds = {field.name: type(field.default) for field in dataclasses.fields(Limits)}
     limits = Limits(**options.typed("--max", limit, kinds))
-    how = options.loading(load, fast=fast)
+    how = options.loading(load, device=device, fast=fast)
     aliases = dict(_alias(text) for text in alias or ())
     judges = {name: options.own_verifier(name) for name in verifier or ()}
     # Mistakes are reported before a long load; the model's own values are not known yet.
@@ -109,14 +109,14 @@ def serve(
         typer.echo(f"API: {url}/v1, viewer: {url}/")
 
     if replicas is None:
-        web = create_app(options.load_model(model, device=device, **how), **configuration)
+        web = create_app(options.load_model(model, **how), **configuration)
         run(web, bound, grace=grace, announce=announce)
         return
     port = bound.getsockname()[1]
     bound.close()  # it was free; the replicas' proxy listens there from here on
     typer.echo(f"starting {replicas} replicas of {model} …", err=True)
     REPLICAS.find("ray")(
-        model, host, port, cluster=ray, announce=announce, replicas=replicas, device=device,
+        model, host, port, cluster=ray, announce=announce, replicas=replicas,
         load=how, grace=grace, **configuration,
     )  # fmt: skip
 

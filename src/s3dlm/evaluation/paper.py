@@ -8,7 +8,6 @@ lists where these numbers contradict each other.
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from s3dlm import tasks as benchmarks
-from s3dlm.answers.grading import check_grading
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation.plan import (
     FIVE,
@@ -63,26 +61,11 @@ SIZES = {
 }
 
 
-def size_of(name: str, grading: str | None) -> ProtocolSize:
-    """A size by name; with it, the grading of the tables is checked before anything runs."""
-    check_grading(grading or "fixed")
+def size_of(name: str) -> ProtocolSize:
+    """A size by name."""
     if name not in SIZES:
         raise SettingsError(unknown_name("size", name, SIZES))
     return SIZES[name]
-
-
-def tuned_in(file: Path, defaults: SettingsOf) -> SettingsOf:
-    """The defaults with the settings that a file of `benchmarks.tune` has for some methods."""
-    try:
-        tuned = {str(k): dict(v) for k, v in json.loads(file.read_text(encoding="utf-8")).items()}
-        for method, chosen in tuned.items():
-            defaults(method, None).replace(**chosen)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise SettingsError(
-            f"{file} cannot be used: {error}; write one JSON object, settings by method: "
-            '{"s3": {"temperature": 1, "lam": 30}}'
-        ) from error
-    return lambda method, task: defaults(method, task).replace(**tuned.get(method, {}))
 
 
 def reproduction(

@@ -111,7 +111,7 @@ def _lost_worker() -> Iterator[None]:
     except BrokenProcessPool as error:
         raise S3dlmError(
             "a worker process ended unexpectedly, perhaps for lack of memory; what is recorded is "
-            "kept, and the same command resumes the run; --run workers=1 (demo: --workers 1) needs no other process"
+            "kept, and the same command resumes the run; --workers 1 needs no other process"
         ) from error
 
 

@@ -82,13 +82,12 @@ def evaluate(
     *,
     observer: Observer | None = None,
     batch_size: int = ROWS,
-    fail_on_error: int | None = None,
     retry_failed: bool = False,
 ) -> Manifest:
     """Run what a folder lacks of a plan, on a model or a runner; returns the run's manifest.
 
     A sample that fails is recorded with its reason and skipped from then on, unless `retry_failed`.
-    The run stops after `fail_on_error` failures, and if the first samples all fail.
+    The run stops if the first samples all fail.
     """
     if isinstance(runner, Model):
         from s3dlm.evaluation.local import LocalRunner
@@ -124,12 +123,8 @@ def evaluate(
                     finished += 1
                     continue
                 failed += 1
-                last = f"the last one is {record.sample}: {record.reason}"
-                if failed == fail_on_error:
-                    raise S3dlmError(
-                        f"{failed} samples failed, the limit of --run fail_on_error; {last}"
-                    )
                 if failed >= HOPELESS and not finished:
+                    last = f"the last one is {record.sample}: {record.reason}"
                     raise S3dlmError(f"the first {failed} samples all failed; {last}")
     return manifest
 

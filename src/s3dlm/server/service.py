@@ -44,7 +44,7 @@ GENERAL_EXAMPLES = (  # for models that were not trained on the bundled tasks
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The traces that `s3dlm eval --run traces=N` wrote into some folders, in a table of names: no request
+    """The traces that `s3dlm eval --traces N` wrote into some folders, in a table of names: no request
     is a path."""
 
     folders: tuple[Path, ...] = ()
@@ -53,7 +53,7 @@ class Recorded:
         for folder in self.folders:
             if not folder.is_dir():
                 raise SettingsError(
-                    f"--runs {folder} is not a folder; give one that `s3dlm eval --run traces=N` wrote"
+                    f"--runs {folder} is not a folder; give one that `s3dlm eval --traces N` wrote"
                 )
 
     def files(self) -> dict[str, tuple[Path, str | None]]:
