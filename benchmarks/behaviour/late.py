@@ -18,6 +18,7 @@ from benchmarks.tune import tune
 from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
 from s3dlm.evaluation.plan import grid
+from s3dlm.evaluation.statistics import mean
 from s3dlm.extras.published.steering import Steering
 from s3dlm.search.particles import Children, Floats, Looked
 from s3dlm.search.smc import S3
@@ -79,18 +80,19 @@ def measure(config: StudyConfig, run: Evaluate, chosen: Path, folder: Path) -> p
     conditions = grid(list(config.problems), [*CONTROLS, *ROWS], settings)
     run([(config.plan(conditions), folder)])
     found = frames.read(folder)
-    cells = []
+    rows = []
     for label in (*CONTROLS, *ROWS):
         used = settings(label, None).to_json()
-        level, nfe = found.mean_accuracy(label), found.mean_nfe(label, label)
+        level = found.mean_accuracy(label)
+        nfe = mean(cells[label].nfe for cells in found.main_cells.values())
         cell = [label, used["temperature"], used.get("lam")]
         cell += [level.value, level.low, level.high, nfe]
         for control in PAIRS.get(label, ()):
             gap = found.compare(label, control)
             cell += [gap.difference.value, gap.difference.low, gap.difference.high, gap.p]
-        cells.append(cell)
+        rows.append(cell)
     over = [
         f"{what}_{side}" for side in ("search", "samples") for what in ("gain", "low", "high", "p")
     ]
     names = ["method", "temperature", "lam", "accuracy", "low", "high", "nfe", *over]
-    return pd.DataFrame([cell + [None] * (len(names) - len(cell)) for cell in cells], columns=names)
+    return pd.DataFrame([cell + [None] * (len(names) - len(cell)) for cell in rows], columns=names)

@@ -78,7 +78,7 @@ def test_every_part_runs_on_every_benchmark(
     assert "s3_paper" not in {c.label for c in conditions}  # it would be s3 once more
     text = (out / "report.md").read_text()
     for title in ("Tables 1 and 2", "Tables 4 and 5", "Figure 1)", "Figure 3", "Figure 4", "5)",
-                  "| s3_verified | verified_best_of_k |", "at equal passes"):  # fmt: skip
+                  "| s3_verified | verified_best_of_k |", "Over particles"):  # fmt: skip
         assert title in text
     assert "precision float32" in text
     assert "paper's accuracy" not in text  # another model, other settings

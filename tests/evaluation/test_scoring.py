@@ -71,14 +71,6 @@ def test_the_same_seed_gives_the_same_report_and_it_is_json(file):
     assert json.loads(json.dumps(first.to_dict())) == score_file(file, "gsm8k", seed=3).to_dict()
 
 
-def test_changed_verdicts_are_listed(tmp_path):
-    outputs = (r"\boxed{1,200}", r"\boxed{1200} \boxed{7}", "#### 1200", r"\boxed{7}")
-    changes = made(tmp_path, *(row(output, gold=1200) for output in outputs)).changes
-    verdicts = [(c.line, c.d1, c.fixed, c.d1_answer) for c in changes]
-    assert verdicts == [(1, 0.0, 1.0, "1"), (2, 1.0, 0.0, "1200"), (3, 0.0, 1.0, None)]
-    assert "d1 reads no answer" in changes[2].reason
-
-
 def test_outputs_without_a_step_or_an_answer_are_counted(tmp_path):
     bare = row(r"We add them up. \boxed{42}", gold=42)
     report = made(tmp_path, row(gold=42), bare, bare, verifier="checker")
@@ -108,9 +100,9 @@ def test_one_question_has_no_interval(tmp_path):
 
 def test_the_tables_show_what_is_in_the_report_within_80_columns(file, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    render(score_file(file, "gsm8k"), explain=True)
+    render(score_file(file, "gsm8k"))
     text = capsys.readouterr().out
-    words = ("gsm8k", "reachability", "outputs 40", "pairs 20", "50.00 %", "0 outputs are judged")
+    words = ("gsm8k", "reachability", "outputs 40", "pairs 20", "50.00 %")
     assert all(
         word in text for word in (*words, "1.000 (1.000–1.000)", "oracle", "100.0 (100.0–100.0)")
     )
@@ -201,14 +193,12 @@ def test_a_pipe_to_which_nobody_writes_is_not_waited_for(tmp_path, name):
         score_file(tmp_path / name, "gsm8k")
 
 
-def test_what_a_field_says_is_shown_whole_and_does_not_reach_the_terminal(tmp_path, capsys):
-    """Stars at its beginning are its own; escape sequences are not shown."""
+def test_the_escape_sequences_of_a_field_do_not_reach_the_terminal(tmp_path, capsys):
     hidden = "\x1b[2J\x1b]0;x\x07\x9b31m"
     rows = [row(f"\\boxed{{{hidden}{n}}}", gold=n, model=f"{hidden}{n}") for n in range(4)]
-    render(made(tmp_path, row("*7* #### 6", gold="6"), *rows, task="math500"), explain=True)
+    render(made(tmp_path, *rows, task="math500"))
     shown = capsys.readouterr().out
     assert "model=" in shown
-    assert " *7* #### 6 " in shown
     assert not set(shown) & set("\x1b\x07\x9b")
 
 

@@ -70,19 +70,6 @@ def test_the_papers_composite_tells_right_from_wrong(report, task):
     assert whole.components[0].pair_accuracy.value >= pair_accuracy
 
 
-@pytest.mark.parametrize("task", ["gsm8k", "math500", "countdown", "sudoku"])
-def test_every_changed_verdict_is_listed_with_a_reason(rows, report, task):
-    changed = {
-        number
-        for number, r in enumerate(rows, start=1)
-        if r["task"] == task
-        and grade(task, r["output"], r["gold"], "d1", r["question"])
-        != grade(task, r["output"], r["gold"], "fixed", r["question"])
-    }
-    assert {change.line for change in report(task).changes} == changed
-    assert all(change.reason for change in report(task).changes)
-
-
 @pytest.mark.parametrize(("task", "floor"), [("gsm8k", 0.72), ("math500", 0.65)])
 def test_checker_orders_pairs_of_questions_it_never_saw_better_than_the_papers(
     rows, tmp_path, task, floor

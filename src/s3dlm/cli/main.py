@@ -163,13 +163,12 @@ def score(
         str | None,
         Option(help="Also split the report by this field. Default: model or gen_length."),
     ] = None,
-    explain: Annotated[bool, Option("--explain", help="List where gradings disagree.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a verifier tells right from wrong. Any model's outputs will do.
 
     \b
-    s3dlm score outputs.jsonl --task gsm8k --explain
+    s3dlm score outputs.jsonl --task gsm8k
     s3dlm score samples_gsm8k_2026-01-01.jsonl --task gsm8k --verifier checker
     """
     from rich.console import Console
@@ -188,7 +187,7 @@ def score(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scored), ensure_ascii=False))
     else:
-        render(scored, explain=explain)
+        render(scored)
 
 
 _python_warns = warnings.showwarning

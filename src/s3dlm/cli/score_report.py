@@ -9,8 +9,8 @@ from s3dlm.evaluation.score import ScoreReport, Section
 from s3dlm.evaluation.statistics import Estimate
 
 
-def render(report: ScoreReport, *, explain: bool = False) -> None:
-    """Print a report; with `explain` also every output on which `d1` and `fixed` differ."""
+def render(report: ScoreReport) -> None:
+    """Print a report."""
     skipped = f", {report.skipped} lines of other tasks skipped" if report.skipped else ""
     typer.echo(f"{report.task}, verifier {report.verifier}, grading {report.grading}{skipped}")
     if report.agreement is not None:
@@ -25,15 +25,6 @@ def render(report: ScoreReport, *, explain: bool = False) -> None:
         head = ("p_correct", "outputs", "mean p_correct", "accuracy (%)")
         bins = [each.to_row() for each in calibrated.bins]
         print_table(head, bins, "p_correct, cross-fitted over questions", note)
-    if explain:
-        rows = [
-            (str(c.line), str(c.gold), f"{c.d1:.2f}", f"{c.fixed:.0f}", _short(c.d1_answer),
-             _short(c.fixed_answer), c.reason)
-            for c in report.changes
-        ]  # fmt: skip
-        title = f"{len(report.changes)} outputs are judged differently by d1 and fixed"
-        columns = ("line", "gold", "d1", "fixed", "d1 reads", "fixed reads", "why")
-        print_table(columns, rows, title)
     for warning in report.warnings:
         typer.echo(f"warning: {warning}")
     for note in report.notes:
@@ -64,7 +55,3 @@ def _cell(estimate: Estimate, scale: float = 1) -> str:
     if estimate.low is None or estimate.high is None:
         return value
     return f"{value} ({scale * estimate.low:.{digits}f}–{scale * estimate.high:.{digits}f})"
-
-
-def _short(answer: str | None) -> str:
-    return "–" if answer is None else answer if len(answer) <= 40 else f"…{answer[-39:]}"

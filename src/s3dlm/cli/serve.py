@@ -116,7 +116,7 @@ def serve(
     bound.close()  # it was free; the replicas' proxy listens there from here on
     typer.echo(f"starting {replicas} replicas of {model} …", err=True)
     REPLICAS.find("ray")(
-        model, host, port, cluster=ray, announce=announce, replicas=replicas,
+        model, host, port, cluster=ray, announce=announce, replicas=replicas, device=device,
         load=how, grace=grace, **configuration,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from s3dlm import tasks
 from s3dlm.answers import TASK_KINDS, extract, normalise
-from s3dlm.answers.grading import GRADINGS, disagreement, grade
+from s3dlm.answers.grading import GRADINGS, grade
 from s3dlm.answers.grading import notes as notes_on_math
 from s3dlm.answers.kinds import find_kind
 from s3dlm.errors import SettingsError, unknown_name
@@ -59,20 +59,6 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """An output that the gradings `d1` and `fixed` judge differently, and why."""
-
-    line: int
-    question: str
-    gold: object
-    d1: float
-    fixed: float
-    d1_answer: str | None
-    fixed_answer: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class ScoreReport:
     """All that `s3dlm score` prints, as plain data."""
 
@@ -86,7 +72,6 @@ class ScoreReport:
     agreement: float | None  # with the verdicts of another harness that stand in the file
     sections: list[Section]
     reliability: CalibrationReport | None  # of p_correct; None: too few graded outputs
-    changes: list[Change]
     warnings: list[str]
     notes: list[str]
 
@@ -145,7 +130,6 @@ def score_file(
         agreement=sum(same) / len(same) if same else None,
         sections=sections,
         reliability=outputs.reliability() if grades else None,
-        changes=outputs.changes() if "d1" in grades else [],
         warnings=warnings,
         notes=notes_on_math() if outputs.kind == "math" else [],
     )
@@ -222,14 +206,6 @@ class _JudgedOutputs:
         texts = len({(self.rows[i].question, self.rows[i].output) for i in at})
         return Section(name, len(at), asked, pairs, decided, accuracy, components, selection,
                        texts / asked)  # fmt: skip
-
-    def changes(self) -> list[Change]:
-        graded = zip(self.rows, self.grades["d1"], self.grades["fixed"], strict=True)
-        return [
-            Change(row.line, row.question, row.gold, d1, fixed,
-                   *disagreement(self.kind, row.output, row.question, gained=d1 < fixed))
-            for row, d1, fixed in graded if d1 != fixed
-        ]  # fmt: skip
 
     def reliability(self) -> CalibrationReport | None:
         """Of cross-fitted probabilities, if there are enough outputs; an answer's agreement is its share of

@@ -26,7 +26,6 @@ class TableRow:
     cells: Mapping[str, Cell]  # by task
     reference: str = ""  # the method that it is compared with
     top: Mapping[str, float] | None = None  # the highest accuracy of the table, by task
-    gap: tuple[str, str] = (ABSENT, ABSENT)  # at equal cost, with its p-value
     trust: CalibrationReport | None = None  # how far its probabilities of being right can be
 
     @property
@@ -134,8 +133,6 @@ COLUMNS = (
     Column("p", lambda r: _if(r.compared, lambda c: p_value(c.p)), "summary gains comparisons"),
     Column("Passes", lambda r: decimal(r.cell.nfe), "summary gains cost sweep"),
     Column("Passes without sharing", lambda r: decimal(r.cell.nfe_logical), "summary gains cost sweep"),
-    Column("Points vs best_of_k at equal passes", lambda r: r.gap[0], "sweep"),
-    Column("p", lambda r: r.gap[1], "sweep"),
     Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else ABSENT, "summary"),
     Column("ESS share", _ess, "cost"),
     Column("Distinct texts", lambda r: decimal(r.cell.distinct), "cost sweep"),
