@@ -159,10 +159,6 @@ def score(
     grading: Annotated[
         str, Option(help="How answers are graded: fixed, d1 or d1_whole.")
     ] = "fixed",
-    by: Annotated[
-        str | None,
-        Option(help="Also split the report by this field. Default: model or gen_length."),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a verifier tells right from wrong. Any model's outputs will do.
@@ -181,7 +177,7 @@ def score(
     with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
         outputs = bar.add_task("outputs", total=None, visible=False)
         scored = score_file(
-            file, task, verifier=options.own_verifier(verifier), grading=grading, by=by,
+            file, task, verifier=options.own_verifier(verifier), grading=grading,
             progress=lambda done, total: bar.update(outputs, completed=done, total=total, visible=True),
         )  # fmt: skip
     if as_json:

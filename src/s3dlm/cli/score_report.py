@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from s3dlm.cli.options import print_table
-from s3dlm.evaluation.score import ScoreReport, Section
+from s3dlm.evaluation.score import ScoreReport
 from s3dlm.evaluation.statistics import Estimate
 
 
@@ -16,8 +16,19 @@ def render(report: ScoreReport) -> None:
     if report.agreement is not None:
         typer.echo(f"agrees with the file's own verdicts on {100 * report.agreement:.2f} %")
     typer.echo()
-    for section in report.sections:
-        _print_section(section)
+    shares = ", ".join(f"{name} {100 * share:.2f} %" for name, share in report.accuracy.items())
+    counts = f"outputs {report.outputs}, questions {report.questions}, pairs {report.pairs}"
+    rows = [
+        (part.name, "" if part.weight is None else f"{part.weight:.2f}", f"{part.mean:.3f}",
+         _cell(part.auc), _cell(part.pair_accuracy))
+        for part in report.components
+    ]  # fmt: skip
+    columns = ("part", "weight", "mean", "AUC (95 %)", "pair accuracy (95 %)")
+    print_table(columns, rows, counts, f"accuracy: {shares}" if shares else "")
+    if report.selection:
+        chosen = [(rule, _cell(share, 100)) for rule, share in report.selection.items()]
+        note = f"{report.distinct:.1f} different texts per question"
+        print_table(("rule", "accuracy, % (95 %)"), chosen, "one answer per question", note)
     if calibrated := report.reliability:
         surest = ", ".join(f"surest {k}: {100 * v:.1f} %" for k, v in calibrated.coverage.items())
         brier = f"{calibrated.brier:.3f} (mean accuracy alone: {calibrated.brier_of_mean:.3f})"
@@ -29,22 +40,6 @@ def render(report: ScoreReport) -> None:
         typer.echo(f"warning: {warning}")
     for note in report.notes:
         typer.echo(f"note: {note}")
-
-
-def _print_section(section: Section) -> None:
-    shares = ", ".join(f"{g} {100 * share:.2f} %" for g, share in section.accuracy.items())
-    counts = f"outputs {section.outputs}, questions {section.questions}, pairs {section.pairs}"
-    rows = [
-        (part.name, "" if part.weight is None else f"{part.weight:.2f}", f"{part.mean:.3f}",
-         _cell(part.auc), _cell(part.pair_accuracy))
-        for part in section.components
-    ]  # fmt: skip
-    columns = ("part", "weight", "mean", "AUC (95 %)", "pair accuracy (95 %)")
-    print_table(columns, rows, f"{section.name}: {counts}", f"accuracy: {shares}" if shares else "")
-    if section.selection:
-        chosen = [(rule, _cell(share, 100)) for rule, share in section.selection.items()]
-        note = f"{section.distinct:.1f} different texts per question"
-        print_table(("rule", "accuracy, % (95 %)"), chosen, "one answer per question", note)
 
 
 def _cell(estimate: Estimate, scale: float = 1) -> str:
