@@ -12,6 +12,8 @@ import json
 import os
 import re
 import sys
+import tempfile
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
@@ -59,9 +61,20 @@ def _number(text: str, place: int) -> Fraction | None:
     return -value if negative and value is not None else value
 
 
-def agreement(path: Path, model: str) -> float:
+def by_model(path: Path, folder: Path) -> dict[str, Path]:
+    """The samples of each model, in a file of their own."""
+    found: dict[str, list[str]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        found.setdefault(json.loads(line)["model"], []).append(line)
+    files = {model: folder / f"{path.stem}-{n}.jsonl" for n, model in enumerate(found)}
+    for model, file in files.items():
+        file.write_text("\n".join(found[model]), encoding="utf-8")
+    return files
+
+
+def agreement(path: Path) -> float:
     """How often grading `fixed` and the plain reader give the same verdict on a model's outputs."""
-    rows = [row for row in read_rows(path, "gsm8k", "model")[0] if row.group == f"model={model}"]
+    rows, _ = read_rows(path, "gsm8k")
     same = [
         (plain_reader(row.output) == Fraction(str(row.gold).replace(",", "")))
         == (grade("gsm8k", row.output, row.gold, "fixed", row.question) == 1.0)
@@ -70,39 +83,42 @@ def agreement(path: Path, model: str) -> float:
     return sum(same) / len(same)
 
 
-def table(report: ScoreReport, last: str, figures: dict[str, str]) -> str:
-    """A row for each model of a report."""
+def table(reports: Mapping[str, ScoreReport], last: str, figures: Mapping[str, str]) -> str:
+    """A row for each model."""
     lines = [f"| outputs | questions | {' | '.join(RULES)} | pair accuracy | texts | {last} |"]
     lines += ["|---" * (len(RULES) + 5) + "|"]
-    for section in report.sections[1:]:
-        name = section.name.removeprefix("model=")
-        chosen = [section.selection[rule] for rule in RULES if rule in section.selection]
+    for name, report in reports.items():
+        chosen = [report.selection[rule] for rule in RULES if rule in report.selection]
         cells = [f"{100 * (e.value or 0):.1f} ({100 * (e.low or 0):.0f}–{100 * (e.high or 0):.0f})" for e in chosen]  # fmt: skip
-        pairs = section.components[0].pair_accuracy
+        pairs = report.components[0].pair_accuracy
         told = (
             "–" if pairs.value is None else f"{pairs.value:.3f} ({pairs.low:.2f}–{pairs.high:.2f})"
         )
-        rest = [told, f"{section.distinct:.1f}", figures.get(name, "")]
-        lines.append(f"| {name} | {section.questions} | {' | '.join([*cells, *rest])} |")
+        rest = [told, f"{report.distinct:.1f}", figures[name]]
+        lines.append(f"| {name} | {report.questions} | {' | '.join([*cells, *rest])} |")
     return "\n".join(lines)
 
 
 def main(verifier: str = "checker") -> None:
-    folder = Path(os.environ["S3DLM_DATA"])
-    maths, code = folder / "dlm_samples_gsm8k.jsonl", folder / "dlm_samples_humaneval.jsonl"
-    report = score_file(maths, "gsm8k", verifier=verifier, by="model")
-    models = [section.name.removeprefix("model=") for section in report.sections[1:]]
-    figures = {model: f"{agreement(maths, model):.3f}" for model in models}
-    print(f"GSM8K, verifier {verifier}\n")
-    print(table(report, "as a plain reader", figures))
-    programs = score_file(code, "humaneval", by="model")
-    print(f"\nHumanEval, verifier code; verdicts equal to lm-eval's: {programs.agreement:.4f}\n")
-    passed: dict[str, list[bool]] = {}
-    for line in code.read_text().splitlines():
-        row = json.loads(line)
-        passed.setdefault(row["model"], []).append(row["passed"] == 1)
-    shares = {model: f"{100 * sum(some) / len(some):.1f}" for model, some in passed.items()}
-    print(table(programs, "pass@1 by lm-eval", shares))
+    data = Path(os.environ["S3DLM_DATA"])
+    with tempfile.TemporaryDirectory() as folder:
+        maths = by_model(data / "dlm_samples_gsm8k.jsonl", Path(folder))
+        code = by_model(data / "dlm_samples_humaneval.jsonl", Path(folder))
+        read = {
+            model: score_file(path, "gsm8k", verifier=verifier) for model, path in maths.items()
+        }
+        figures = {model: f"{agreement(path):.3f}" for model, path in maths.items()}
+        print(f"GSM8K, verifier {verifier}\n")
+        print(table(read, "as a plain reader", figures))
+        run = {model: score_file(path, "humaneval") for model, path in code.items()}
+        shares = {}
+        for model, path in code.items():
+            passed = [json.loads(line)["passed"] == 1 for line in path.read_text().splitlines()]
+            shares[model] = f"{100 * sum(passed) / len(passed):.1f}"
+    alike = sum((each.agreement or 0.0) * each.outputs for each in run.values())
+    total = sum(each.outputs for each in run.values())
+    print(f"\nHumanEval, verifier code; verdicts equal to lm-eval's: {alike / total:.4f}\n")
+    print(table(run, "pass@1 by lm-eval", shares))
 
 
 if __name__ == "__main__":

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from s3dlm.errors import S3dlmError
+from s3dlm.errors import S3dlmError, SettingsError
 from s3dlm.evaluation import processes
 from s3dlm.evaluation.plan import Condition, Plan, SettingsOf, load_problems, recommendations
 from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models import registry
 from s3dlm.tasks import Loaded
 
-ROW_CACHE = 2.0  # GiB; the studies count forward passes and time nothing
 Evaluate = Callable[[Sequence[tuple[Plan, Path]]], None]  # evaluates plans, each into its folder
 
 
@@ -30,7 +30,21 @@ class StudyConfig:
     split: str
 
     def plan(self, conditions: Sequence[Condition]) -> Plan:
-        return Plan(conditions, self.problems, range(self.seeds), self.split, row_cache=ROW_CACHE)
+        return Plan(conditions, self.problems, range(self.seeds), self.split)
+
+
+def tuned_in(file: Path, defaults: SettingsOf) -> SettingsOf:
+    """The defaults with the settings that a file of `benchmarks.tune` has for some methods."""
+    try:
+        tuned = {str(k): dict(v) for k, v in json.loads(file.read_text(encoding="utf-8")).items()}
+        for method, chosen in tuned.items():
+            defaults(method, None).replace(**chosen)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise SettingsError(
+            f"{file} cannot be used: {error}; write one JSON object, settings by method: "
+            '{"s3": {"temperature": 1, "lam": 30}}'
+        ) from error
+    return lambda method, task: defaults(method, task).replace(**tuned.get(method, {}))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -35,7 +35,6 @@ from s3dlm.answers import grids
 from s3dlm.cli.options import print_table
 from s3dlm.engine import Job, run
 from s3dlm.evaluation.statistics import bootstrap
-from s3dlm.models.features import RowCache
 from s3dlm.settings import Settings
 from tools.sudoku9.problems import open_puzzles
 
@@ -247,8 +246,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     kinds = study.names(options.kinds)
     options.folder.mkdir(parents=True, exist_ok=True)
-    plain = s3dlm.load("sudoku9")
-    model = replace(plain, denoiser=RowCache(plain.denoiser, 1 << 29))
+    model = s3dlm.load("sudoku9")
     if options.action == "tune":
         measure(model, options.folder, list(grid(kinds, rows)), options.limit or TUNING)
     else:

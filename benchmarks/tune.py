@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def tune(
 ) -> list[Trial]:
     """Run the grid (resumable, like any evaluation) and write tuned.json."""
     conditions = [
-        replace(condition, timed=0)
+        condition
         for label in labels
         for condition in grid(
             list(config.problems),
@@ -65,7 +65,7 @@ def tune(
         )
     ]
     tasks = list(config.problems)
-    conditions.sort(key=lambda c: (tasks.index(c.task), c.value("temperature")))  # rows are reused
+    conditions.sort(key=lambda c: (tasks.index(c.task), c.value("temperature")))
     run([(config.plan(conditions), folder)])
     rows = trials(*also, folder)
     chosen = {label: trial.chosen() for label, trial in best_of(rows).items()}

@@ -9,12 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import study
 from s3dlm.evaluation import comparisons, frames, tables
-from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
 
 CHOSEN = Path(__file__).with_name("tuned.json")
@@ -30,9 +28,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/tuned"), help="folder of the run")
     options = parser.parse_args(arguments)
     with study.started(options, "test", options.limit) as (config, run):
-        settings = tuned_in(CHOSEN, config.defaults)
+        settings = study.tuned_in(CHOSEN, config.defaults)
         conditions = grid(list(config.problems), study.names(options.method), settings)
-        run([(config.plan([replace(each, timed=0) for each in conditions]), options.out)])
+        run([(config.plan(conditions), options.out)])
     found = frames.read(options.out)
     for table in (tables.summary(found, "best_of_k"), comparisons.comparisons(found, "best_of_k")):
         print(table.to_markdown() + "\n")

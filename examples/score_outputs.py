@@ -23,10 +23,9 @@ rows = [{"question": q, "output": output, "gold": gold} for q, output, gold in O
 path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 report = score_file(path, "gsm8k")
-section = report.sections[0]
 print(
-    f"{section.outputs} outputs to {section.questions} questions, {section.accuracy['fixed']:.0%} right"
+    f"{report.outputs} outputs to {report.questions} questions, {report.accuracy['fixed']:.0%} right"
 )
-for part in section.components:
+for part in report.components:
     # AUC: how often a right output has the higher score; 0.5 is a coin.
     print(f"{part.name:15} weight {part.weight:.2f}  AUC {part.auc.value:.2f}")

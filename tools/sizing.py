@@ -1,7 +1,7 @@
 """Which card for LLaDA-8B, and how many searches at once: python -m tools.sizing [SECONDS]
 
-Memory: the weights (2 bytes per parameter in bfloat16, 1 in int8, about half of one in int4) and 15 % on top,
-as in `s3dlm eval --dry-run`. More searches do not take more of it: a pass has as many canvases as fit, and the
+Memory: the weights (2 bytes per parameter in bfloat16, 1 in int8, about half of one in int4) and 15 % on top.
+More searches do not take more of it: a pass has as many canvases as fit, and the
 others wait for the next. What they take is time: NFE × operations / (data-sheet peak × 0.3), so the searches
 at once are those that all end within SECONDS, 60 by default. Nothing here was measured on these cards.
 """
@@ -21,6 +21,7 @@ WEIGHTS = {
 METHODS = ("baseline", "revise", "s3")
 MODEL = "GSAI-ML/LLaDA-8B-Instruct"
 SPARE = 1.15
+MEMORY = {"A100": 80e9, "H100": 80e9, "L40S": 48e9, "RTX4090": 24e9}  # bytes
 
 
 def rows(seconds: float) -> list[list[str]]:
@@ -28,8 +29,9 @@ def rows(seconds: float) -> list[list[str]]:
     searches at once end in time."""
     found = []
     shape = MODEL_SHAPES[MODEL]
-    for card, (peak, memory, _) in CARDS.items():
-        fits = [n for n, b in WEIGHTS.items() if b * shape.parameters * SPARE < memory]
+    for card, peak in CARDS.items():
+        needs = {name: size * shape.parameters * SPARE for name, size in WEIGHTS.items()}
+        fits = [name for name, bytes_ in needs.items() if bytes_ < MEMORY[card]]
         cells = [card, fits[0] if fits else "none"]
         for method in METHODS:
             settings = Settings(method)

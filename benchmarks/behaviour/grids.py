@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.study import Evaluate, StudyConfig
+from benchmarks.study import Evaluate, StudyConfig, tuned_in
 from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
-from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import Condition, settings_for, unique
 from s3dlm.search.resample import RESAMPLERS
 
@@ -33,7 +32,7 @@ def conditions(config: StudyConfig, axes: Mapping[str, tuple[Any, ...]]) -> Iter
     tuned = tuned_in(CHOSEN, config.defaults)
     for task, point in itertools.product(config.problems, itertools.product(*axes.values())):
         overrides = dict(zip(axes, point, strict=True))
-        yield Condition(task, "s3", settings_for("s3", tuned, overrides, task), timed=0)
+        yield Condition(task, "s3", settings_for("s3", tuned, overrides, task))
 
 
 def measure(config: StudyConfig, run: Evaluate, name: str, folder: Path) -> pd.DataFrame:

@@ -8,18 +8,17 @@ validation split; the test split is read once, beside the controls with theirs (
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 import s3dlm
-from benchmarks.study import Evaluate, StudyConfig
+from benchmarks.study import Evaluate, StudyConfig, tuned_in
 from benchmarks.tune import tune
 from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
-from s3dlm.evaluation.paper import tuned_in
 from s3dlm.evaluation.plan import grid
+from s3dlm.evaluation.statistics import mean
 from s3dlm.extras.published.steering import Steering
 from s3dlm.search.particles import Children, Floats, Looked
 from s3dlm.search.smc import S3
@@ -79,20 +78,21 @@ def measure(config: StudyConfig, run: Evaluate, chosen: Path, folder: Path) -> p
     row gains over the two controls that end as it does, with intervals over problems."""
     settings = tuned_in(chosen, tuned_in(CHOSEN, config.defaults))
     conditions = grid(list(config.problems), [*CONTROLS, *ROWS], settings)
-    run([(config.plan([replace(each, timed=0) for each in conditions]), folder)])
+    run([(config.plan(conditions), folder)])
     found = frames.read(folder)
-    cells = []
+    rows = []
     for label in (*CONTROLS, *ROWS):
         used = settings(label, None).to_json()
-        level, nfe = found.mean_accuracy(label), found.mean_nfe(label, label)
+        level = found.mean_accuracy(label)
+        nfe = mean(cells[label].nfe for cells in found.main_cells.values())
         cell = [label, used["temperature"], used.get("lam")]
         cell += [level.value, level.low, level.high, nfe]
         for control in PAIRS.get(label, ()):
             gap = found.compare(label, control)
             cell += [gap.difference.value, gap.difference.low, gap.difference.high, gap.p]
-        cells.append(cell)
+        rows.append(cell)
     over = [
         f"{what}_{side}" for side in ("search", "samples") for what in ("gain", "low", "high", "p")
     ]
     names = ["method", "temperature", "lam", "accuracy", "low", "high", "nfe", *over]
-    return pd.DataFrame([cell + [None] * (len(names) - len(cell)) for cell in cells], columns=names)
+    return pd.DataFrame([cell + [None] * (len(names) - len(cell)) for cell in rows], columns=names)

@@ -1,8 +1,13 @@
 """Records as curves of accuracy over NFE, and differences between curves at equal NFE.
 
 A curve is a data frame with a row per record (`point`, `task`, `sample`, `seed`, `correct`, `nfe`); a
-point is the part of it with one number of `point`. How curves are compared at equal NFE, and what the
-bootstrap draws, is in evaluation/comparisons.py.
+point is the part of it with one number of `point`.
+
+At equal NFE, a point of one curve is compared with another curve. Between two of its points a curve is
+interpolated linearly over log NFE. A bootstrap draw takes problems with all their seeds, and with them
+what each method spent on them: in every draw both curves have another NFE, too, so that a difference is
+not taken for certain because of where a point happens to lie. Nothing is extrapolated: outside the other
+curve's range there is no comparison.
 """
 
 from __future__ import annotations
@@ -16,11 +21,20 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from s3dlm.evaluation.comparisons import lead
 from s3dlm.evaluation.frames import RecordedRun
-from s3dlm.evaluation.statistics import Floats, Interval, bootstrap, compare, mean
+from s3dlm.evaluation.statistics import (
+    Comparison,
+    Floats,
+    Interval,
+    bootstrap,
+    compare,
+    judged,
+    mean,
+    percentiles,
+)
 
-DRAWS = 2000  # of the bootstrap for a single accuracy; differences use the full number
+DRAWS = 2000  # of the bootstrap for a single accuracy
+LEAD_DRAWS, AT_ONCE = 10_000, 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +92,37 @@ def _matrices(many: Sequence[pd.DataFrame], task: str) -> tuple[Floats, Floats]:
     frames = [point[point.task == task].groupby("sample") for point in many]
     grade, spent = ([list(each[name].mean()) for each in frames] for name in ("correct", "nfe"))
     return np.array(grade, dtype=float), np.array(spent, dtype=float)
+
+
+def lead(tasks: Sequence[tuple[Floats, Floats]]) -> tuple[float, Comparison] | None:
+    """A point's lead over another curve at equal NFE, and that cost. Per task, grades and costs of shape
+    (1 + points, problems), the first row ours; None outside the other curve's range. The figure is the
+    mean of the tasks."""
+    grades, costs = (np.mean([part[i].mean(axis=1) for part in tasks], axis=0) for i in (0, 1))
+    low, high = costs[1:].min() * (1 - 1e-9), costs[1:].max() * (1 + 1e-9)
+    if not low <= costs[0] <= high:
+        return None
+    rng, drawn = np.random.default_rng(0), []  # the same records give the same interval
+    for _ in range(LEAD_DRAWS // AT_ONCE):
+        both = np.zeros((2, AT_ONCE, len(grades)))
+        for task in tasks:
+            size = task[0].shape[1]
+            counts = rng.multinomial(size, np.full(size, 1 / size), size=AT_ONCE) / size
+            both += np.stack([counts @ values.T for values in task]) / len(tasks)
+        drawn.append(_ahead(both[0], both[1]))
+    gaps = [_ahead(part[0].T, np.tile(costs, (part[0].shape[1], 1))) for part in tasks]
+    difference = float(_ahead(grades[None], costs[None])[0])
+    figure = percentiles(difference, np.concatenate(drawn))
+    return float(costs[0]), judged(np.concatenate(gaps).tolist(), *figure)
+
+
+def _ahead(grades: Floats, costs: Floats) -> Floats:
+    """The first grade minus the others', interpolated at the first cost; both [cases, 1 + points]."""
+    order = 1 + np.argsort(costs[:, 1:], axis=1, kind="stable")
+    logs, others = np.log(costs), np.take_along_axis(grades, order, axis=1)
+    at = np.take_along_axis(logs, order, axis=1)
+    cases = zip(grades[:, 0], logs[:, 0], at, others, strict=True)
+    return np.array([ours - np.interp(spent, *curve) for ours, spent, *curve in cases])
 
 
 def same_budget(point: pd.DataFrame, other: pd.DataFrame, tasks: Sequence[str]) -> Gap | None:

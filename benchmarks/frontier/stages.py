@@ -57,7 +57,6 @@ def conditions(
             problems=entry.problems,
             seeds=entry.seeds,
             main=point == entry.tuned_at,
-            timed=0,
         )
         for task in config.problems
         for point in points or range(len(entry.points))

@@ -79,6 +79,7 @@ def test_a_gap_uses_only_the_problems_and_seeds_that_both_have() -> None:
     found = curves.gap(ours, curve(point([0.0, 0.0], 4), point([0.0, 0.0], 16)), TASK)
     assert found is not None
     assert (found.difference.value, found.nfe) == (1.0, 8)
+    assert math.isnan(found.p)  # two problems prove nothing
 
 
 def test_seeds_of_a_problem_are_one_observation() -> None:

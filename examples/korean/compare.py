@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from examples.korean import model as albert
 from examples.korean.rules import Rules, Sentence, sentences, violations
 from s3dlm.cli.options import print_table
 from s3dlm.evaluation.statistics import bootstrap
-from s3dlm.models.features import RowCache
 
 BUDGET = 32
 OWN = {"required word", "acrostic"}  # a sentence has one of them
@@ -46,9 +44,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def run(folder: Path, methods: list[str], chosen: list[Sentence]) -> None:
-    plain = albert.load(folder / "weights")
-    # Canvases that methods share are computed once; each method counts its own.
-    model = replace(plain, denoiser=RowCache(plain.denoiser, 1 << 28))
+    model = albert.load(folder / "weights")
     for method in methods:
         path = folder / f"{method}.jsonl"
         done = {record["name"] for record in resume(path)}

@@ -148,7 +148,7 @@ class Trace:
 def read_trace(path: str | Path) -> Trace:
     """Read a trace back; an incomplete last line is dropped, any other damage is named."""
     remedy = (
-        "`s3dlm generate … --trace FILE` writes a trace, and `s3dlm eval … --run traces=N` writes some "
+        "`s3dlm generate … --trace FILE` writes a trace, and `s3dlm eval … --traces N` writes some "
         "to OUT/traces"
     )
     lines = read_json_lines(path, drop_partial=True, remedy=remedy)

@@ -25,7 +25,7 @@ from tests.evaluation.small_run import ROOT, small_model, small_plan, write_task
 
 
 def _without_times(found: list[Record]) -> set[Record]:
-    return {dataclasses.replace(record, at=None, seconds=0.0) for record in found}
+    return {dataclasses.replace(record, at=0.0, seconds=0.0) for record in found}
 
 
 def test_two_processes_give_the_records_of_one_and_tell_their_errors(
@@ -46,7 +46,7 @@ def test_two_processes_give_the_records_of_one_and_tell_their_errors(
             with pytest.raises(MissingExtraError, match="math-verify is not installed; run: pip"):
                 evaluate(runner, plan, tmp_path / "failed")
         runner.processes[0].kill()
-        with pytest.raises(S3dlmError, match=r"ended unexpectedly.*--run workers=1"):
+        with pytest.raises(S3dlmError, match=r"ended unexpectedly.*--workers 1"):
             evaluate(runner, plan, tmp_path / "lost")
     assert not any(process.is_alive() for process in runner.processes)
     one, two = records.read(tmp_path / "one"), records.read(tmp_path / "two")

@@ -36,9 +36,9 @@ def row(output=RIGHT, **more):
 @pytest.fixture
 def file(tmp_path):
     rows = [
-        {"task": "gsm8k", "question": f"q{n}", "output": text, "gold": 42, "gen_length": length}
+        {"task": "gsm8k", "question": f"q{n}", "output": text, "gold": 42}
         for n in range(20)
-        for text, length in ((RIGHT, 128), (WRONG, 256))
+        for text in (RIGHT, WRONG)
     ]
     rows.append({"task": "arc", "question": "other", "output": "B", "gold": "B"})
     return write(tmp_path / "outputs.jsonl", rows)
@@ -46,13 +46,10 @@ def file(tmp_path):
 
 def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
     report = score_file(file, "gsm8k")
-    whole, short, long = report.sections
-    assert (whole.outputs, whole.questions, whole.pairs, report.skipped) == (40, 20, 20, 1)
-    assert whole.accuracy == {"fixed": 0.5, "d1": 0.5, "d1_whole": 0.5}
-    total = whole.components[0]
+    assert (report.outputs, report.questions, report.pairs, report.skipped) == (40, 20, 20, 1)
+    assert report.accuracy == {"fixed": 0.5, "d1": 0.5, "d1_whole": 0.5}
+    total = report.components[0]
     assert (total.name, total.auc.value, total.pair_accuracy.value) == ("total", 1.0, 1.0)
-    assert (short.name, long.name) == ("gen_length=128", "gen_length=256")
-    assert (short.accuracy["fixed"], long.accuracy["fixed"]) == (1.0, 0.0)
     assert sum(row.count for row in report.reliability.bins) == 40
     assert report.reliability.brier < report.reliability.brier_of_mean == 0.25
     assert report.reliability.coverage["50%"] == 1.0
@@ -62,7 +59,7 @@ def test_a_report_of_outputs_that_are_easy_to_tell_apart(file):
 def test_a_verifier_that_points_the_wrong_way_is_called_so(file):
     judge = as_verifier(lambda prompt, text, confidence: -float(len(text)))
     report = score_file(file, "gsm8k", verifier=judge)
-    assert (report.verifier, report.sections[0].components[0].auc.value) == ("custom", 0.0)
+    assert (report.verifier, report.components[0].auc.value) == ("custom", 0.0)
     assert any("total points the wrong way" in warning for warning in report.warnings)
 
 
@@ -71,19 +68,11 @@ def test_the_same_seed_gives_the_same_report_and_it_is_json(file):
     assert json.loads(json.dumps(first.to_dict())) == score_file(file, "gsm8k", seed=3).to_dict()
 
 
-def test_changed_verdicts_are_listed(tmp_path):
-    outputs = (r"\boxed{1,200}", r"\boxed{1200} \boxed{7}", "#### 1200", r"\boxed{7}")
-    changes = made(tmp_path, *(row(output, gold=1200) for output in outputs)).changes
-    verdicts = [(c.line, c.d1, c.fixed, c.d1_answer) for c in changes]
-    assert verdicts == [(1, 0.0, 1.0, "1"), (2, 1.0, 0.0, "1200"), (3, 0.0, 1.0, None)]
-    assert "d1 reads no answer" in changes[2].reason
-
-
 def test_outputs_without_a_step_or_an_answer_are_counted(tmp_path):
     bare = row(r"We add them up. \boxed{42}", gold=42)
     report = made(tmp_path, row(gold=42), bare, bare, verifier="checker")
     assert any("2 of 3 outputs have no step to check" in line for line in report.warnings)
-    part = report.sections[0].components[-1]
+    part = report.components[-1]
     assert (part.name, part.weight, part.mean) == ("checkable", 0.0, pytest.approx(1 / 3))
     paper = made(tmp_path, *[row("I cannot tell", gold=42)] * 3)
     assert not any("to check" in line for line in paper.warnings)
@@ -93,24 +82,23 @@ def test_outputs_without_a_step_or_an_answer_are_counted(tmp_path):
 
 def test_without_gold_there_are_means_only(tmp_path):
     report = made(tmp_path, {"prompt": "q", "text": RIGHT, "confidence": 0.75})
-    (section,) = report.sections
-    assert (section.accuracy, section.components[0].auc.value) == ({}, None)
-    assert {c.name: c.mean for c in section.components}["confidence"] == 0.75
+    assert (report.accuracy, report.components[0].auc.value) == ({}, None)
+    assert {c.name: c.mean for c in report.components}["confidence"] == 0.75
     assert report.reliability is None
     assert any("no gold" in warning for warning in report.warnings)
 
 
 def test_one_question_has_no_interval(tmp_path):
     report = made(tmp_path, row("#### 42", gold=42), row("#### 41", gold=42))
-    share = report.sections[0].selection["single"]
+    share = report.selection["single"]
     assert (share.value, share.low, share.high) == (0.5, None, None)
 
 
 def test_the_tables_show_what_is_in_the_report_within_80_columns(file, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    render(score_file(file, "gsm8k"), explain=True)
+    render(score_file(file, "gsm8k"))
     text = capsys.readouterr().out
-    words = ("gsm8k", "reachability", "outputs 40", "pairs 20", "50.00 %", "0 outputs are judged")
+    words = ("gsm8k", "reachability", "outputs 40", "pairs 20", "50.00 %")
     assert all(
         word in text for word in (*words, "1.000 (1.000–1.000)", "oracle", "100.0 (100.0–100.0)")
     )
@@ -123,7 +111,7 @@ def test_a_choice_among_several_outputs(tmp_path):
              "b": ["#### 42", "#### 42", "#### 41 and that is all"],
              "c": ["so 41 in the end", "#### 41", "#### 42"]}  # fmt: skip
     rows = [row(text, question=q, gold=42) for q, many in texts.items() for text in many]
-    (whole,) = made(tmp_path, *rows, verifier=lambda p, t, c: len(t) / 30).sections
+    whole = made(tmp_path, *rows, verifier=lambda p, t, c: len(t) / 30)
     third, found = (
         pytest.approx(1 / 3),
         {rule: each.value for rule, each in whole.selection.items()},
@@ -149,11 +137,11 @@ D1 = {"question": "q", "prompt_input": "p", "generations": r"\boxed{42}", "groun
 
 def test_samples_of_lm_eval_and_generations_of_d1_are_read_as_they_are(tmp_path):
     def read(task, *rows):
-        return [(r.line, r.question, r.output, r.gold, r.group)
+        return [(r.line, r.question, r.output, r.gold)
                 for r in read_rows(write(tmp_path / "f.jsonl", rows), task)[0]]  # fmt: skip
 
     again = {**LM_EVAL, "filter": "flexible-extract"}  # the same outputs
-    first = [(1, "What is 6 * 7?", f"#### {n}", LM_EVAL["target"], None) for n in (42, 41)]
+    first = [(1, "What is 6 * 7?", f"#### {n}", LM_EVAL["target"]) for n in (42, 41)]
     second = [(3, *row[1:]) for row in first]
     assert read("gsm8k", LM_EVAL, again, {**LM_EVAL, "doc_id": 1}) == first + second
     maths = read("math500", {**LM_EVAL, "doc": MATHS, "target": "x"})[0]
@@ -161,8 +149,8 @@ def test_samples_of_lm_eval_and_generations_of_d1_are_read_as_they_are(tmp_path)
     assert read("gsm8k", {**LM_EVAL, "doc": {}})[0][1].startswith("Question: What is 6 * 7?")
     path = tmp_path / "gsm8k_0_generations.json"
     path.write_text(json.dumps({"generations": [D1, D1], "gen_length": 128}, indent=2))
-    found = [(r.line, r.output, r.gold, r.group) for r in read_rows(path, "gsm8k")[0]]
-    assert found == [(n, r"\boxed{42}", 42.0, "gen_length=128") for n in (1, 2)]
+    found = [(r.line, r.output, r.gold) for r in read_rows(path, "gsm8k")[0]]
+    assert found == [(n, r"\boxed{42}", 42.0) for n in (1, 2)]
 
 
 def test_code_is_judged_by_its_tests_and_compared_with_the_files_verdict(tmp_path):
@@ -171,7 +159,7 @@ def test_code_is_judged_by_its_tests_and_compared_with_the_files_verdict(tmp_pat
     rows = [{**doc, "output": "    return a + b\n", "passed": 1.0},
             {**doc, "output": "    return a - b\n", "passed": 1.0}]  # fmt: skip
     report = made(tmp_path, *rows, task="humaneval", draws=2)
-    assert (report.sections[0].accuracy, report.agreement) == ({"fixed": 0.5}, 0.5)
+    assert (report.accuracy, report.agreement) == ({"fixed": 0.5}, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -201,14 +189,12 @@ def test_a_pipe_to_which_nobody_writes_is_not_waited_for(tmp_path, name):
         score_file(tmp_path / name, "gsm8k")
 
 
-def test_what_a_field_says_is_shown_whole_and_does_not_reach_the_terminal(tmp_path, capsys):
-    """Stars at its beginning are its own; escape sequences are not shown."""
+def test_the_escape_sequences_of_an_output_do_not_reach_the_terminal(tmp_path, capsys):
     hidden = "\x1b[2J\x1b]0;x\x07\x9b31m"
-    rows = [row(f"\\boxed{{{hidden}{n}}}", gold=n, model=f"{hidden}{n}") for n in range(4)]
-    render(made(tmp_path, row("*7* #### 6", gold="6"), *rows, task="math500"), explain=True)
+    rows = [row(f"{hidden}{n}", gold=n) for n in range(4)]
+    render(made(tmp_path, *rows, task="math500"))
     shown = capsys.readouterr().out
-    assert "model=" in shown
-    assert " *7* #### 6 " in shown
+    assert "no readable answer" in shown
     assert not set(shown) & set("\x1b\x07\x9b")
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from s3dlm.evaluation.comparisons import lead
 from s3dlm.evaluation.statistics import (
     Interval,
     bootstrap,
@@ -77,15 +76,3 @@ def test_a_few_problems_prove_nothing() -> None:
     assert found.difference == Interval(1.0, 1.0, 1.0)
     assert math.isnan(found.p)
     assert compare([[1.0] * 5 + [0.0] * 5]).p == pytest.approx(2 / 2**5)  # the sign test's
-
-
-def test_a_lead_at_equal_cost_needs_problems_too() -> None:
-    """Per task: grades and costs of our point, then of the other curve's."""
-    one = (np.array([[1.0], [0.0], [0.0]]), np.array([[3.0], [2.0], [4.0]]))
-    many = (np.repeat(one[0], 12, axis=1), np.repeat(one[1], 12, axis=1))
-    few, found = lead([one]), lead([many])
-    assert few is not None
-    assert found is not None
-    assert math.isnan(few[1].p)
-    assert (found[0], found[1].difference.value) == (3.0, 1.0)
-    assert found[1].p == pytest.approx(2 / 2**12)

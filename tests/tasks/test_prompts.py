@@ -75,7 +75,7 @@ def test_d1s_prompts_are_read_from_a_checkout_and_nothing_is_run(tmp_path: Path)
 def test_an_evaluation_reports_the_spread_over_prompts(tmp_path: Path) -> None:
     files = [written(tmp_path, n, t) for n, t in (("a.toml", PLAIN), ("b.toml", WORDED))]
     words = ["eval", "--task", "countdown", "--method", "greedy", "--limit", "2", "--json"]
-    words += ["--out", str(tmp_path / "run"), "--run", "workers=1", "--prompts", ",".join(files)]
+    words += ["--out", str(tmp_path / "run"), "--workers", "1", "--prompts", ",".join(files)]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     made = json.loads(done.stdout.splitlines()[-1])

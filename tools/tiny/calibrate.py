@@ -37,17 +37,17 @@ LLADA = "GSAI-ML/LLaDA-8B-Instruct"
 LLADA_TASKS = ("gsm8k", "math500", "countdown")
 
 
-def run(split: str, limit: int, folder: Path, row_cache: float) -> None:
+def run(split: str, limit: int, folder: Path) -> None:
     """Evaluate all methods on a split; what is recorded already is not run again."""
     model = load("tiny")
     names = list(model.defaults.tasks)
     style = model.defaults.prompt_style
     problems = plans.load_problems(names, style, split=split, limit=limit * MORE)
     conditions = [
-        replace(one, problems=limit * MORE if one.label == "revise" else limit, timed=0)
+        replace(one, problems=limit * MORE if one.label == "revise" else limit)
         for one in plans.grid(names, METHODS, plans.recommendations(model))
     ]
-    plan = plans.Plan(conditions, problems, range(1), split, row_cache=row_cache)
+    plan = plans.Plan(conditions, problems, range(1), split)
     with Bars(plan) as shown:
         evaluate(model, plan, folder, observer=shown)
 
@@ -85,11 +85,10 @@ def main() -> None:
     words.add_argument("--limit", type=int, default=120, help="validation problems per task")
     words.add_argument("--test", type=int, default=60, help="test problems per task")
     words.add_argument("--out", type=Path, default=Path("runs/calibrate"))
-    words.add_argument("--row-cache", type=float, default=1.0, help="GiB")
     given = words.parse_args()
     page = PAGE.read_text(encoding="utf-8")
 
-    run("validation", given.limit, given.out / "fit", given.row_cache)
+    run("validation", given.limit, given.out / "fit")
     source = calibrate.read_answers(given.out / "fit", "checker")
     made, skipped = calibrate.fit_groups(source.groups)
     old = read_calibrations(FOLDERS["tiny"] / CALIBRATION_FILE)
@@ -100,7 +99,7 @@ def main() -> None:
         shutil.rmtree(given.out / "test", ignore_errors=True)
     page = fill(page, "fit", "\n\n".join(table.to_markdown() for table in calibrate.tables(made)))
 
-    run("test", given.test, given.out / "test", given.row_cache)
+    run("test", given.test, given.out / "test")
     measured = frames.read(given.out / "test")
     found = calibrate.reliabilities(measured)
     page = fill(

@@ -46,41 +46,6 @@ def check_grading(name: str) -> None:
         raise SettingsError(unknown_name("grading", name, GRADINGS))
 
 
-def graded_answer(task: str, text: str, grading: str = "fixed", question: str = "") -> str | None:
-    """The answer that a grading judges, as it reads it."""
-    kind = kind_of(task)
-    if grading == "fixed" or grader_of(kind).d1 is None:
-        return extract(kind, text, question)
-    if kind == "number":
-        value = d1.gsm8k_number(text)
-        return None if value is None else f"{value:g}"
-    if kind == "grid":
-        return d1.sudoku_cells(text, 81 if d1.puzzle_digits(question, 81) else 16) or None
-    return d1.countdown_expression(text) if kind == "expression" else d1.boxed_or_everything(text)
-
-
-def disagreement(
-    task: str, text: str, question: str, *, gained: bool
-) -> tuple[str | None, str | None, str]:
-    """What `d1` and `fixed` read in a text that only one of them calls right, and why they differ."""
-    kind = kind_of(task)
-    d1_answer, fixed_answer = (graded_answer(task, text, g, question) for g in ("d1", "fixed"))
-    reason = "the two gradings read the answer differently"
-    if kind == "grid":
-        reason = "d1 counts the right cells; fixed requires the whole grid"
-    elif fixed_answer is None:
-        reason = 'fixed reads no answer: no box, <answer>, #### or "answer is"'
-    elif d1_answer is None:
-        reason = "d1 reads no answer: no box or <answer> that is closed and filled"
-    elif kind == "number":
-        reason = f"d1 reads {d1_answer} from its first number, fixed reads all of {fixed_answer!r}"
-    elif len(d1_answer) > 2 * len(fixed_answer) + 100:
-        reason = "d1 takes the whole text for the answer"
-    elif kind == "math" and gained:
-        reason = "the two are equal in value, though not in spelling"
-    return d1_answer, fixed_answer, reason
-
-
 def notes() -> list[str]:
     """What a reader of `fixed` grades should know about this installation."""
     return [] if mathverify.available() else [mathverify.NOT_INSTALLED]

@@ -27,26 +27,16 @@ GivenSettings = Annotated[
 ]
 _METHODS = "Methods: repeat, or separate by commas. Default: the paper's five."
 _METHOD_NAMES = options.lists_of(options.method_names)
-HowToRun = Annotated[
-    options.Repeated,
-    Option(
-        "--run",
-        metavar="NAME=VALUE",
-        help="How to run; the answers do not depend on it. workers (default: one per core for a small model on the "
-        "CPU, else one), ray (a cluster: local, auto or its address; a worker per GPU), traces "
-        "(problems per task to record step by step), row_cache (GiB of canvases reused between "
-        "methods; times are then those of 40 problems), batch_size, fail_on_error (failed samples "
-        "until it stops), retry_failed, gpu (for --dry-run: A100, H100, L40S, RTX4090, or "
-        "CARD=DOLLARS). For reproduce also sweep_problems (per task for the sweeps over N, b and "
-        "block length; 0: none).",
-    ),
-]
+_WORKERS = "Processes. Default: one per core for a small model on the CPU, else one."
+_RAY = "A Ray cluster: local, auto or its address. Default: a worker per GPU."
+Workers = Annotated[int | None, Option(min=1, help=_WORKERS)]
+RayAddress = Annotated[str | None, Option("--ray", metavar="ADDRESS", help=_RAY)]
+Traces = Annotated[int, Option(min=0, help="Problems per task to record step by step.")]
+BatchSize = Annotated[int, Option(min=1, help="Canvases per forward pass; changes no answer.")]
+RetryFailed = Annotated[bool, Option("--retry-failed", help="Run failed samples again.")]
+_SWEEPS = "Per task for the sweeps over N, b and block length; 0: none. Default: the size's."
 _PROMPTS = "TOML files of your own prompts, one run each; the report has the spread."
 DryRun = Annotated[bool, Option("--dry-run", help="Print what it would cost, and stop.")]
-RUNNING: dict[str, type] = {
-    "workers": int, "ray": str, "gpu": str, "traces": int, "row_cache": float, "batch_size": int,
-    "fail_on_error": int, "retry_failed": bool,
-}  # fmt: skip
 
 
 def eval_command(
@@ -64,7 +54,11 @@ def eval_command(
     load: options.Load = None,
     fast: options.Fast = False,
     prompts: Annotated[options.Repeated, Option("--prompts", metavar="FILE", help=_PROMPTS)] = None,
-    run: HowToRun = None,
+    workers: Workers = None,
+    ray: RayAddress = None,
+    batch_size: BatchSize = 64,
+    traces: Traces = 0,
+    retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -92,13 +86,11 @@ def eval_command(
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
     if fast:
         load, fixed = [*(load or ()), "fast=true"], {"reveal": "threshold", **fixed}
-    how = {"traces": 0, "row_cache": 0.0, **options.typed("--run", run, RUNNING)}
-    traces, row_cache = how.pop("traces"), how.pop("row_cache")
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
         defaults = plans.recommendations(recommended)
         conditions = plans.grid(list(problems), methods, defaults, fixed, sweeps)
-        return plans.Plan(conditions, problems, range(seeds), split, traces, row_cache)
+        return plans.Plan(conditions, problems, range(seeds), split, traces)
 
     which = {"data": data, "split": split, "limit": limit}
     files = options.split(prompts)
@@ -106,11 +98,12 @@ def eval_command(
     if len(set(folders)) < len(folders):
         raise SettingsError("two files of --prompts have the same name; rename one")
     for number, folder in enumerate(folders):
-        loading = options.loading(load, prompts=files[number] if files else None)
-        if not _run(
-            planned, model, task, which, device, loading, folder, dict(how), dry_run, as_json
-        ):
+        loading = options.loading(load, device=device, prompts=files[number] if files else None)
+        if dry_run:
+            _print_cost(planned, model, task, limit, as_json)
             return
+        _run(planned, model, task, which, loading, folder, workers, ray,
+             batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
     _report(folders, as_json, out)
 
 
@@ -120,16 +113,18 @@ def reproduce(
     size: Annotated[str, Option(help="hour, day or full, as on one H100.")] = "hour",
     limit: Limit = None,
     seeds: Annotated[int | None, Option(min=1, help="Per problem. Default: 1; full: 3.")] = None,
-    temperature: Annotated[float | None, Option(help="For all methods that sample.")] = None,
     more: GivenSettings = None,
-    tuned: Annotated[Path | None, Option(help="Settings by method, as JSON.")] = None,
-    grading: Annotated[str | None, Option(help="Grading: fixed, d1 or d1_whole.")] = None,
     data: DataFolder = None,
     out: Annotated[Path | None, Option(help="Default: runs/reproduce-MODEL.")] = None,
     device: options.Device = None,
     load: options.Load = None,
     prompts: options.PromptsFile = None,
-    run: HowToRun = None,
+    workers: Workers = None,
+    ray: RayAddress = None,
+    batch_size: BatchSize = 64,
+    traces: Traces = 2,
+    sweep_problems: Annotated[int | None, Option(min=0, help=_SWEEPS)] = None,
+    retry_failed: RetryFailed = False,
     check: Annotated[
         bool, Option("--check", help="Ten minutes of checks instead of hours.")
     ] = False,
@@ -148,41 +143,42 @@ def reproduce(
 
     A larger size continues what a smaller one has in the same folder.
     """
-    loading = options.loading(load, prompts=prompts)
+    loading = options.loading(load, device=device, prompts=prompts)
     if check:
-        _check(model, device, loading, limit or 20, data, recorded, as_json)
+        _check(model, loading, limit or 20, data, recorded, as_json)
         return
     from s3dlm.evaluation import paper
     from s3dlm.evaluation.plan import recommendations as settings_of
     from s3dlm.models.folder import defaults_of
 
-    texts = [*(more or ()), *(() if temperature is None else (f"temperature={temperature}",))]
-    fixed, chosen = options.single(options.setting_values(texts)), paper.size_of(size, grading)
-    parts: dict[str, Any] = {"sweep_problems": None, "traces": 2, "row_cache": 2.0}
-    how = parts | options.typed("--run", run, {**RUNNING, "sweep_problems": int})
-    parts = {name: how.pop(name) for name in parts}
+    fixed, chosen = options.single(options.setting_values(more)), paper.size_of(size)
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
-        defaults, count = settings_of(recommended), seeds or chosen.seeds
-        defaults = paper.tuned_in(tuned, defaults) if tuned else defaults
-        return paper.reproduction(problems, defaults, range(count), chosen, fixed, **parts)
+        return paper.reproduction(
+            problems, settings_of(recommended), range(seeds or chosen.seeds), chosen, fixed,
+            sweep_problems=sweep_problems, traces=traces,
+        )  # fmt: skip
 
     folder = out or Path("runs") / f"reproduce-{model.strip('/').replace('/', '-')}"
-    which = {"data": data, "limit": limit or chosen.problems}
+    limit = limit or chosen.problems
     task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
-    if _run(planned, model, task, which, device, loading, folder, how, dry_run, as_json):
-        _report([folder], as_json, folder, grading)
+    if dry_run:
+        _print_cost(planned, model, task, limit, as_json)
+        return
+    _run(planned, model, task, {"data": data, "limit": limit}, loading, folder, workers, ray,
+         batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
+    _report([folder], as_json, folder)
 
 
 def _check(
-    model: str, device: str | None, loading: dict[str, Any], limit: int, data: Path | None,
-    recorded: Path | None, as_json: bool,
+    model: str, loading: dict[str, Any], limit: int, data: Path | None, recorded: Path | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     from s3dlm.evaluation import gate
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models import registry
 
-    loaded = options.load_model(model, device=device, **loading)
+    loaded = options.load_model(model, **loading)
     (problems,) = load_problems([gate.TASK], "d1", data=data, limit=limit).values()
     found = []
     for line in gate.checks(
@@ -197,40 +193,55 @@ def _check(
         raise typer.Exit(1)
 
 
-def _run(
-    planned: Callable[[Any, Mapping[str, Any]], Plan], model: str, task: options.Repeated,
-    which: Mapping[str, Any], device: str | None, loading: Mapping[str, Any], folder: Path,
-    how: dict[str, Any], dry_run: bool, as_json: bool,
-) -> bool:  # fmt: skip
-    """Run a plan on a model, in one process or several, or on a cluster; or print what it costs.
+Planned = Callable[[Any, Mapping[str, Any]], "Plan"]
 
-    Mistakes and missing data are reported before a large model is loaded."""
+
+def _planned(planned: Planned, model: str, task: options.Repeated) -> tuple[list[str], Plan]:
+    """The tasks, and the plan as far as it is known before the model is loaded; mistakes are reported here."""
     from s3dlm import tasks
-    from s3dlm.evaluation.plan import load_problems
     from s3dlm.models.folder import defaults_of
     from s3dlm.models.registry import check_model_name
     from s3dlm.verifier import check_verifier
 
-    ray, workers, gpu = how.pop("ray", None), how.pop("workers", None), how.pop("gpu", "H100")
     names = options.split(task) or list(defaults_of(model).tasks)
     plan = planned(model, dict.fromkeys(names))
     check_model_name(model)
     for condition in plan.conditions:
         if (judge := condition.value("verifier")) is not None:
             check_verifier(tasks.get(condition.task).verifier, judge)
-    if dry_run:
-        _print_cost(model, plan, which["limit"], gpu, folder, as_json)
-        return False
+    return names, plan
+
+
+def _print_cost(
+    planned: Planned, model: str, task: options.Repeated, limit: int | None, as_json: bool
+) -> None:
+    from s3dlm.evaluation import cost
+
+    _, plan = _planned(planned, model, task)
+    found = cost.estimate(model, plan.conditions, limit, len(plan.seeds))
+    plain = json.dumps(dataclasses.asdict(found)) if as_json else "\n".join(found.lines())
+    typer.echo(plain)
+
+
+def _run(
+    planned: Planned, model: str, task: options.Repeated, which: Mapping[str, Any],
+    loading: Mapping[str, Any], folder: Path, workers: int | None, ray: str | None, **how: Any,
+) -> None:  # fmt: skip
+    """Run a plan on a model, in one process or several, or on a cluster."""
+    from s3dlm.evaluation.plan import load_problems
+    from s3dlm.models.folder import defaults_of
+
+    names, _ = _planned(planned, model, task)
     style = defaults_of(model).prompt_style
     problems, runner = load_problems(names, style, **which), None
     if ray is None:
-        loaded = options.load_model(model, device=device, **loading)
+        loaded = options.load_model(model, **loading)
         if loaded.defaults.prompt_style != style:  # a model of another package may have its own
             problems = load_problems(names, loaded.defaults.prompt_style, **which)
     else:  # its workers load the model
         from s3dlm.evaluation.run import RUNNERS
 
-        runner = RUNNERS.find("ray")(model, address=ray, workers=workers, device=device, **loading)
+        runner = RUNNERS.find("ray")(model, address=ray, workers=workers, **loading)
     for name, some in problems.items():
         total = "" if len(some.samples) == some.total else f" of {some.total}"
         typer.echo(f"{name}: {len(some.samples)}{total} problems ({some.origin})", err=True)
@@ -245,44 +256,12 @@ def _run(
     except KeyboardInterrupt:
         typer.echo(f"the same command resumes {folder}", err=True)
         raise
-    return True
 
 
-def _print_cost(
-    model: str, plan: Plan, limit: int | None, gpu: str, folder: Path, as_json: bool
-) -> None:
-    """What a run would cost, by what its folder has measured if it has begun."""
-    from s3dlm.evaluation import cost
-
-    measured = cost.shares(folder)
-    costs: Any = cost.estimate(model, plan.conditions, limit, len(plan.seeds), gpu, measured)
-    if as_json:
-        typer.echo(json.dumps(costs))
-        return
-    how = f"about (measured in {folder})" if measured else "at most"
-    for line in cost.parts(costs["conditions"], how):
-        typer.echo(line)
-    samples = sum(row["samples"] for row in costs["conditions"])
-    typer.echo(f"in all: {samples:,} samples, {how} {costs['nfe']:,.0f} passes")
-    if "costs" not in costs:
-        typer.echo(
-            f"times can be estimated for: {', '.join(cost.MODEL_SHAPES)}; else run --limit 10"
-        )
-        return
-    if not costs["fits"]:
-        typer.echo(f"the weights of {model} in bfloat16 need more memory than one {gpu} has")
-    typer.echo(f"{'GPUs':>6} {'time':>10} {'dollars':>9}   ({costs['gpu']})")
-    for line in costs["costs"]:
-        time = cost.in_words(line["seconds"])
-        typer.echo(f"{line['gpus']:>6} {time:>10} {line['dollars']:>9,.2f}")
-
-
-def _report(
-    folders: Sequence[Path], as_json: bool, out: Path, grading: str | None = None,
-) -> None:  # fmt: skip
+def _report(folders: Sequence[Path], as_json: bool, out: Path) -> None:
     """The report of a run, or of one per file of prompts; without the extra it can be made later."""
     try:
-        print_report(folders, as_json, grading=grading, out=out)
+        print_report(folders, as_json, out=out)
     except MissingExtraError as error:
         named = " ".join(map(str, folders))
         typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)

@@ -155,17 +155,12 @@ def score(
     grading: Annotated[
         str, Option(help="How answers are graded: fixed, d1 or d1_whole.")
     ] = "fixed",
-    by: Annotated[
-        str | None,
-        Option(help="Also split the report by this field. Default: model or gen_length."),
-    ] = None,
-    explain: Annotated[bool, Option("--explain", help="List where gradings disagree.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure how well a verifier tells right from wrong. Any model's outputs will do.
 
     \b
-    s3dlm score outputs.jsonl --task gsm8k --explain
+    s3dlm score outputs.jsonl --task gsm8k
     s3dlm score samples_gsm8k_2026-01-01.jsonl --task gsm8k --verifier checker
     """
     from rich.console import Console
@@ -178,13 +173,13 @@ def score(
     with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
         outputs = bar.add_task("outputs", total=None, visible=False)
         scored = score_file(
-            file, task, verifier=options.own_verifier(verifier), grading=grading, by=by,
+            file, task, verifier=options.own_verifier(verifier), grading=grading,
             progress=lambda done, total: bar.update(outputs, completed=done, total=total, visible=True),
         )  # fmt: skip
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(scored), ensure_ascii=False))
     else:
-        render(scored, explain=explain)
+        render(scored)
 
 
 _python_warns = warnings.showwarning

@@ -144,7 +144,7 @@ def typed(flag: str, texts: Repeated, kinds: dict[str, Any]) -> dict[str, Any]:
     for name, text in pairs(flag, texts).items():
         if name not in kinds:
             raise SettingsError(unknown_name(flag, name, kinds))
-        kind, least = kinds[name], int(name in ("batch_size", "block", "workers"))
+        kind, least = kinds[name], int(name == "block")
         words = {bool: "true or false", int: f"a whole number from {least} up"}
         words |= {float: f"a number from {least} up"}
         try:
@@ -157,10 +157,12 @@ def typed(flag: str, texts: Repeated, kinds: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def loading(texts: Repeated, *, fast: bool = False, prompts: str | None = None) -> dict[str, Any]:
-    """What `--load`, `--fast` and `--prompts` say of how to load."""
+def loading(
+    texts: Repeated, *, device: str | None = None, fast: bool = False, prompts: str | None = None
+) -> dict[str, Any]:
+    """What `--load`, `--device`, `--fast` and `--prompts` say of how to load."""
     more = [*(["fast=true"] if fast else ()), *([f"prompts={prompts}"] if prompts else ())]
-    return typed("--load", [*(texts or ()), *more], LOADING)
+    return {"device": device, **typed("--load", [*(texts or ()), *more], LOADING)}
 
 
 def announce(name: str) -> None:

@@ -5,19 +5,30 @@ from __future__ import annotations
 import typer
 
 from s3dlm.cli.options import print_table
-from s3dlm.evaluation.score import ScoreReport, Section
+from s3dlm.evaluation.score import ScoreReport
 from s3dlm.evaluation.statistics import Estimate
 
 
-def render(report: ScoreReport, *, explain: bool = False) -> None:
-    """Print a report; with `explain` also every output on which `d1` and `fixed` differ."""
+def render(report: ScoreReport) -> None:
+    """Print a report."""
     skipped = f", {report.skipped} lines of other tasks skipped" if report.skipped else ""
     typer.echo(f"{report.task}, verifier {report.verifier}, grading {report.grading}{skipped}")
     if report.agreement is not None:
         typer.echo(f"agrees with the file's own verdicts on {100 * report.agreement:.2f} %")
     typer.echo()
-    for section in report.sections:
-        _print_section(section)
+    shares = ", ".join(f"{name} {100 * share:.2f} %" for name, share in report.accuracy.items())
+    counts = f"outputs {report.outputs}, questions {report.questions}, pairs {report.pairs}"
+    rows = [
+        (part.name, "" if part.weight is None else f"{part.weight:.2f}", f"{part.mean:.3f}",
+         _cell(part.auc), _cell(part.pair_accuracy))
+        for part in report.components
+    ]  # fmt: skip
+    columns = ("part", "weight", "mean", "AUC (95 %)", "pair accuracy (95 %)")
+    print_table(columns, rows, counts, f"accuracy: {shares}" if shares else "")
+    if report.selection:
+        chosen = [(rule, _cell(share, 100)) for rule, share in report.selection.items()]
+        note = f"{report.distinct:.1f} different texts per question"
+        print_table(("rule", "accuracy, % (95 %)"), chosen, "one answer per question", note)
     if calibrated := report.reliability:
         surest = ", ".join(f"surest {k}: {100 * v:.1f} %" for k, v in calibrated.coverage.items())
         brier = f"{calibrated.brier:.3f} (mean accuracy alone: {calibrated.brier_of_mean:.3f})"
@@ -25,35 +36,10 @@ def render(report: ScoreReport, *, explain: bool = False) -> None:
         head = ("p_correct", "outputs", "mean p_correct", "accuracy (%)")
         bins = [each.to_row() for each in calibrated.bins]
         print_table(head, bins, "p_correct, cross-fitted over questions", note)
-    if explain:
-        rows = [
-            (str(c.line), str(c.gold), f"{c.d1:.2f}", f"{c.fixed:.0f}", _short(c.d1_answer),
-             _short(c.fixed_answer), c.reason)
-            for c in report.changes
-        ]  # fmt: skip
-        title = f"{len(report.changes)} outputs are judged differently by d1 and fixed"
-        columns = ("line", "gold", "d1", "fixed", "d1 reads", "fixed reads", "why")
-        print_table(columns, rows, title)
     for warning in report.warnings:
         typer.echo(f"warning: {warning}")
     for note in report.notes:
         typer.echo(f"note: {note}")
-
-
-def _print_section(section: Section) -> None:
-    shares = ", ".join(f"{g} {100 * share:.2f} %" for g, share in section.accuracy.items())
-    counts = f"outputs {section.outputs}, questions {section.questions}, pairs {section.pairs}"
-    rows = [
-        (part.name, "" if part.weight is None else f"{part.weight:.2f}", f"{part.mean:.3f}",
-         _cell(part.auc), _cell(part.pair_accuracy))
-        for part in section.components
-    ]  # fmt: skip
-    columns = ("part", "weight", "mean", "AUC (95 %)", "pair accuracy (95 %)")
-    print_table(columns, rows, f"{section.name}: {counts}", f"accuracy: {shares}" if shares else "")
-    if section.selection:
-        chosen = [(rule, _cell(share, 100)) for rule, share in section.selection.items()]
-        note = f"{section.distinct:.1f} different texts per question"
-        print_table(("rule", "accuracy, % (95 %)"), chosen, "one answer per question", note)
 
 
 def _cell(estimate: Estimate, scale: float = 1) -> str:
@@ -64,7 +50,3 @@ def _cell(estimate: Estimate, scale: float = 1) -> str:
     if estimate.low is None or estimate.high is None:
         return value
     return f"{value} ({scale * estimate.low:.{digits}f}–{scale * estimate.high:.{digits}f})"
-
-
-def _short(answer: str | None) -> str:
-    return "–" if answer is None else answer if len(answer) <= 40 else f"…{answer[-39:]}"

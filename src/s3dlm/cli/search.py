@@ -104,10 +104,10 @@ def generate(
     recommended = defaults_of(model)
     settings = Settings.recommended(recommended, row, task_name, **overrides)
     _check(settings, prompt, task_name, infill)
-    how = options.loading(load, fast=fast, prompts=prompts)
+    how = options.loading(load, device=device, fast=fast, prompts=prompts)
     if infill is None:
         _check_known(model, given_task, prompt)
-    loaded = options.load_model(model, quiet=True, device=device, **how)
+    loaded = options.load_model(model, quiet=True, **how)
     if loaded.defaults != recommended:  # those of a model on the hub are known only now
         settings = Settings.for_model(loaded, row, task_name, **overrides)
     search = engine.stream(

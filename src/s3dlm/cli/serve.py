@@ -75,7 +75,7 @@ def serve(
     check_exposure(host, key, insecure=insecure)
     kinds = {field.name: type(field.default) for field in dataclasses.fields(Limits)}
     limits = Limits(**options.typed("--max", limit, kinds))
-    how = options.loading(load, fast=fast)
+    how = options.loading(load, device=device, fast=fast)
     aliases = dict(_alias(text) for text in alias or ())
     judges = {name: options.own_verifier(name) for name in verifier or ()}
     # Mistakes are reported before a long load; the model's own values are not known yet.
@@ -104,7 +104,7 @@ def serve(
         typer.echo(f"API: {url}/v1, viewer: {url}/")
 
     if replicas is None:
-        web = create_app(options.load_model(model, device=device, **how), **configuration)
+        web = create_app(options.load_model(model, **how), **configuration)
         run(web, bound, grace=grace, announce=announce)
         return
     port = bound.getsockname()[1]

@@ -1,24 +1,15 @@
-"""Methods against each other: paired comparisons, one sentence, and differences at equal cost.
-
-At equal cost, a point of one curve is compared with another curve. Between two of its points a curve is
-interpolated linearly over log cost. A bootstrap draw takes problems with all their seeds, and with them
-what each method spent on them: in every draw both curves have another cost, too, so that a difference is
-not taken for certain because of where a point happens to lie. Nothing is extrapolated: outside the other
-curve's range there is no comparison.
-"""
+"""Methods against each other: paired comparisons, one sentence, and a row per particles and branching."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping
 
 from s3dlm.errors import RecordError, SettingsError, unknown_name
-from s3dlm.evaluation.formats import ABSENT, LEVEL, Table, p_value, percent, points
+from s3dlm.evaluation.formats import LEVEL, Table, p_value, percent, points
 from s3dlm.evaluation.frames import RecordedRun
-from s3dlm.evaluation.plan import Condition, title_of
-from s3dlm.evaluation.statistics import Cell, Comparison, Floats, judged, percentiles
+from s3dlm.evaluation.plan import title_of
+from s3dlm.evaluation.statistics import Cell, Comparison
 from s3dlm.evaluation.tables import TableRow, by_method, table
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
@@ -31,8 +22,6 @@ PAIRS = (
     ("verified_best_of_k", "best_of_k"),
     ("s3_verified", "s3"),
 )
-OURS, CONTROL = "s3", "best_of_k"  # the curves that are compared at equal cost
-DRAWS, AT_ONCE = 10_000, 500
 
 
 def reference_of(run: RecordedRun, requested: str | None = None) -> str:
@@ -96,13 +85,12 @@ def _sentence(run: RecordedRun, rows: Mapping[str, TableRow], label: str, refere
     def in_words(other: str, found: Comparison) -> str:
         """The difference with interval and p-value, and what both spent."""
         p = "too few problems to judge" if math.isnan(found.p) else f"p = {p_value(found.p)}"
-        pair = (label, other), (other, label)
-        spent = " instead of ".join(f"{run.mean_nfe(*names):.1f}" for names in pair)
-        cells = [rows[each].cell for each in (label, other) if each in rows]
+        cells = [rows[each].cell for each in (label, other)]
+        spent = " instead of ".join(f"{cell.nfe:.1f}" for cell in cells)
         logical = " instead of ".join(f"{cell.nfe_logical:.1f}" for cell in cells)
         return (
-            f"{points(found.difference, 1.0)} points, {p.replace('= <', '<')}, for {spent} passes per problem"
-            f"{f', or {logical} without sharing' if cells[1:] else ''}"
+            f"{points(found.difference, 1.0)} points, {p.replace('= <', '<')}, for {spent} passes per problem, "
+            f"or {logical} without sharing"
         )
 
     rivals = [o for o in rows if o != label and rows[o].cells.keys() == rows[label].cells.keys()]
@@ -125,73 +113,16 @@ def _sentence(run: RecordedRun, rows: Mapping[str, TableRow], label: str, refere
     return f"{'; '.join(parts)}."
 
 
-def lead(tasks: Sequence[tuple[Floats, Floats]]) -> tuple[float, Comparison] | None:
-    """A point's lead over another curve at equal cost, and that cost. Per task, grades and costs of shape
-    (1 + points, problems), the first row ours; None outside the other curve's range. The figure is the
-    mean of the tasks."""
-    grades, costs = (np.mean([part[i].mean(axis=1) for part in tasks], axis=0) for i in (0, 1))
-    low, high = costs[1:].min() * (1 - 1e-9), costs[1:].max() * (1 + 1e-9)
-    if not low <= costs[0] <= high:
-        return None
-    rng, drawn = np.random.default_rng(0), []  # the same records give the same interval
-    for _ in range(DRAWS // AT_ONCE):
-        both = np.zeros((2, AT_ONCE, len(grades)))
-        for task in tasks:
-            size = task[0].shape[1]
-            counts = rng.multinomial(size, np.full(size, 1 / size), size=AT_ONCE) / size
-            both += np.stack([counts @ values.T for values in task]) / len(tasks)
-        drawn.append(_ahead(both[0], both[1]))
-    gaps = [_ahead(part[0].T, np.tile(costs, (part[0].shape[1], 1))) for part in tasks]
-    difference = float(_ahead(grades[None], costs[None])[0])
-    figure = percentiles(difference, np.concatenate(drawn))
-    return float(costs[0]), judged(np.concatenate(gaps).tolist(), *figure)
-
-
-def _ahead(grades: Floats, costs: Floats) -> Floats:
-    """The first grade minus the others', interpolated at the first cost; both [cases, 1 + points]."""
-    order = 1 + np.argsort(costs[:, 1:], axis=1, kind="stable")
-    logs, others = np.log(costs), np.take_along_axis(grades, order, axis=1)
-    at = np.take_along_axis(logs, order, axis=1)
-    cases = zip(grades[:, 0], logs[:, 0], at, others, strict=True)
-    return np.array([ours - np.interp(spent, *curve) for ours, spent, *curve in cases])
-
-
 def sweep(run: RecordedRun) -> Table:
-    """Methods over particles and branching, and s3 against best_of_k at as many forward passes."""
+    """Methods over particles and branching."""
     found: dict[tuple[str, tuple[int, int]], dict[str, Cell]] = {}
     for cell in run.swept("particles", "branching"):
         condition = cell.condition
         found.setdefault((condition.label, condition.budget), {})[condition.task] = cell
     whole = {key: cells for key, cells in sorted(found.items()) if len(cells) == len(run.tasks)}
     labels = [label for label, _ in whole]
-    others = [cells for (label, _), cells in whole.items() if label == CONTROL]
-    rows = []
-    for (label, _), cells in whole.items():
-        gap = _gap(run, [cells, *others]) if label == OURS else (ABSENT, ABSENT)
-        rows += [TableRow(run, label, cells, gap=gap)] * (labels.count(label) > 1)
-    note = (
-        f"On the problems and seeds that all points share. At equal passes: accuracy of {OURS} minus that of "
-        f"{CONTROL}, whose curve over K is interpolated over the logarithm of passes; 95 % bootstrap interval over "
-        f"problems, their passes included. –: {CONTROL} never spends as much, or as little."
-    )
+    rows = [
+        TableRow(run, key[0], cells) for key, cells in whole.items() if labels.count(key[0]) > 1
+    ]
+    note = "On the problems and seeds that all points share."
     return table("sweep", "Over particles N and branching b", rows, note)
-
-
-def _gap(run: RecordedRun, curve: Sequence[Mapping[str, Cell]]) -> tuple[str, str]:
-    """The lead of the first point over the others at equal NFE."""
-    if len(curve) < 3:
-        return ABSENT, ABSENT
-    ahead = lead([_matrices(run, [point[task].condition for point in curve]) for task in curve[0]])
-    if ahead is None:
-        return ABSENT, ABSENT
-    return points(ahead[1].difference, ahead[1].p), p_value(ahead[1].p)
-
-
-def _matrices(run: RecordedRun, conditions: Sequence[Condition]) -> tuple[Floats, Floats]:
-    """Grades and NFE of some conditions of a task, [conditions, problems], on what all have."""
-    numbers = [run.manifest.conditions.index(condition) for condition in conditions]
-    rows = run.frame[run.frame.condition.isin(numbers)].astype({"correct": float, "nfe": float})
-    wide = rows.pivot(index=["sample", "seed"], columns="condition", values=["correct", "nfe"])
-    shared = wide[wide["correct"].notna().all(axis=1)].groupby(level="sample").mean()
-    both = [shared[name][numbers].to_numpy().T for name in ("correct", "nfe")]
-    return both[0], np.nan_to_num(both[1], nan=float(np.nanmean(both[1])))

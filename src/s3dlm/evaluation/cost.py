@@ -1,4 +1,4 @@
-"""What a run costs before it starts: samples, NFE at most, and seconds and dollars on a GPU.
+"""What a run costs before it starts: samples, forward passes at most, and hours on one GPU.
 
 The floating-point operations of a forward pass follow from the network's shape; the share of the
 GPU's peak that is reached has to be assumed. UTILISATION is chosen so that the estimate agrees with a
@@ -8,24 +8,16 @@ eight A100 (github.com/ML-GSAI/LLaDA, issue 112).
 
 from __future__ import annotations
 
-import math
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from s3dlm import tasks
-from s3dlm.errors import SettingsError, short_repr, unknown_name
-from s3dlm.evaluation import manifest, records
 from s3dlm.evaluation.plan import Condition
 from s3dlm.models.folder import defaults_of
 from s3dlm.settings import Settings
 
 UTILISATION = 0.3
 PROMPT_TOKENS = 256  # d1's instruction, a GSM8K question and the chat template, rounded up
-GPUS = (1, 8, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +56,33 @@ MODEL_SHAPES = {
     "Dream-org/Dream-v0-Instruct-7B": _DREAM,
     "Dream-org/Dream-v0-Base-7B": _DREAM,
 }
-# Dense bfloat16 peak by data sheet, bytes of memory, a typical price per hour in dollars.
-CARDS = {
-    "A100": (312e12, 80e9, 1.80),
-    "H100": (989e12, 80e9, 2.50),
-    "L40S": (362e12, 48e9, 1.00),
-    "RTX4090": (165e12, 24e9, 0.40),
-}
+# Dense bfloat16 operations per second by data sheet.
+CARDS = {"A100": 312e12, "H100": 989e12, "L40S": 362e12, "RTX4090": 165e12}
+
+
+@dataclass(frozen=True, slots=True)
+class RunCost:
+    """What a plan costs at most."""
+
+    parts: dict[
+        str, tuple[int, int]
+    ]  # samples and forward passes, by method and whether it is a sweep
+    seconds: dict[str, float]  # on one GPU, by card; empty for models of unknown shape
+
+    @property
+    def nfe(self) -> int:
+        return sum(passes for _, passes in self.parts.values())
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        for name, (samples, nfe) in self.parts.items():
+            yield f"{name}: {samples:,} samples, at most {nfe / samples:,.0f} passes each"
+        yield f"in all: {sum(samples for samples, _ in self.parts.values()):,} samples, at most {self.nfe:,} passes"
+        times = ", ".join(f"{card} {in_words(took)}" for card, took in self.seconds.items())
+        known = ", ".join(MODEL_SHAPES)
+        yield (
+            f"on one GPU: {times}" if times else f"times are known for {known}; else run --limit 10"
+        )
 
 
 def problem_count(task: str, prompt_style: str, limit: int | None) -> int:
@@ -82,76 +94,21 @@ def problem_count(task: str, prompt_style: str, limit: int | None) -> int:
     return min(count, limit or count)
 
 
-def shares(folder: Path) -> dict[str, float]:
-    """Measured NFE divided by Algorithm 1's, by method, in the records of a run that has begun."""
-    if not (folder / records.RECORDS).is_file():
-        return {}
-    method_of = {c.spec: c.settings.method for c in manifest.read(folder).conditions}
-    nfe, logical = Counter[str](), Counter[str]()
-    for record in records.read(folder):
-        nfe[method_of[record.spec]] += record.nfe
-        logical[method_of[record.spec]] += record.nfe_logical
-    return {method: nfe[method] / most for method, most in logical.items() if most}
-
-
-def estimate(
-    model: str,
-    conditions: Sequence[Condition],
-    limit: int | None,
-    seeds: int,
-    gpu: str = "H100",
-    measured: Mapping[str, float] | None = None,
-) -> dict[str, object]:
-    """The cost of all conditions: per condition and in sum; without a known shape in NFE alone.
-
-    `limit` is of problems per task. `gpu` is a card, or CARD=DOLLARS for another price per hour.
-    Samples are independent, so a cluster takes as long as its busiest GPU.
-    """
-    name, _, price = gpu.partition("=")
-    if name not in CARDS:
-        raise SettingsError(unknown_name("gpu", name, CARDS))
-    if price and not (re.fullmatch(r"\d+(\.\d+)?", price) and float(price)):
-        raise SettingsError(f"gpu={short_repr(gpu)} is not allowed; give CARD=DOLLARS: H100=2.20")
-    peak, memory, usual = CARDS[name]
-    dollars = float(price or usual)
+def estimate(model: str, conditions: Sequence[Condition], limit: int | None, seeds: int) -> RunCost:
+    """The cost of all conditions; `limit` is of problems per task."""
     shape = MODEL_SHAPES.get(model.partition("@")[0].rstrip("/"))
-    seconds, total = dict.fromkeys(GPUS, 0.0), 0.0
-    style, rows = defaults_of(model).prompt_style, []
+    style, operations = defaults_of(model).prompt_style, 0.0
+    parts: dict[str, tuple[int, int]] = {}
     counts = {task: problem_count(task, style, limit) for task in {c.task for c in conditions}}
     for condition in conditions:
-        settings, samples = condition.settings, condition.count(counts[condition.task], seeds)
-        nfe = settings.most_nfe * (measured or {}).get(settings.method, 1.0)
-        total += samples * nfe
-        each = nfe * shape.operations(settings) / (peak * UTILISATION) if shape else 0.0
-        row = {"task": condition.task, "method": condition.label, "samples": samples, "nfe": nfe}
-        rows.append({**row, "main": condition.main, "seconds": samples * each})
-        for cards in GPUS:
-            seconds[cards] += math.ceil(samples / cards) * each
-    costs: dict[str, object] = {"model": model, "gpu": name, "conditions": rows, "nfe": total}
-    if shape:
-        costs["costs"] = [
-            {"gpus": cards, "seconds": time, "dollars": time * cards * dollars / 3600}
-            for cards, time in seconds.items()
-        ]
-        costs["fits"] = 2 * shape.parameters * 1.15 < memory  # activations come on top
-    return costs
-
-
-def parts(conditions: Sequence[Mapping[str, Any]], how: str, most: int = 20) -> list[str]:
-    """The conditions of an estimate in words; if there are many, by method."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in conditions:
-        task = f"{row['task']}, " if len(conditions) <= most else ""
-        name = f"{task}{row['method']}" + ("" if row["main"] else ", sweeps")
-        groups.setdefault(name, []).append(row)
-    lines = []
-    for name, rows in groups.items():
-        count = sum(row["samples"] for row in rows)
-        nfe = sum(row["samples"] * row["nfe"] for row in rows) / count
-        seconds = sum(row["seconds"] for row in rows)
-        took = f", {in_words(seconds)}" if seconds else ""
-        lines.append(f"{name}: {count:,} samples, {how} {nfe:,.0f} passes each{took}")
-    return lines
+        samples = condition.count(counts[condition.task], seeds)
+        nfe = samples * condition.settings.most_nfe
+        operations += nfe * shape.operations(condition.settings) if shape else 0.0
+        name = condition.label if condition.main else f"{condition.label}, sweeps"
+        before = parts.get(name, (0, 0))
+        parts[name] = (before[0] + samples, before[1] + nfe)
+    peaks = CARDS if shape else {}
+    return RunCost(parts, {c: operations / (peak * UTILISATION) for c, peak in peaks.items()})
 
 
 def in_words(seconds: float) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from s3dlm import board, engine
@@ -30,7 +29,6 @@ LIVE = (
     9,
 )  # the search that is shown: a problem of `tiny` that takes several rounds
 ROUNDS = (5, *range(10, 201, 10))  # problems per task
-ROW_CACHE = 1.0  # GiB; methods share what they compute, and nothing is timed here
 
 
 def live_problem(model: Model) -> tuple[str, str]:
@@ -60,10 +58,10 @@ def show_live(model: Model, defaults: SettingsOf, task: str, question: str) -> R
 def growing_plans(model: Model, defaults: SettingsOf) -> Iterator[Plan]:
     """The same comparison on more and more problems."""
     tasks, style = model.defaults.tasks, model.defaults.prompt_style
-    conditions = [replace(c, timed=0) for c in plans.grid(tasks, COMPARED, defaults, OVERRIDES)]
+    conditions = plans.grid(tasks, COMPARED, defaults, OVERRIDES)
     for limit in ROUNDS:
         problems = load_problems(tasks, style, limit=limit)
-        yield Plan(conditions, problems, traces=2, row_cache=ROW_CACHE)
+        yield Plan(conditions, problems, traces=2)
 
 
 def compare_in_time(

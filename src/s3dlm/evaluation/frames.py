@@ -108,25 +108,15 @@ class RecordedRun:
         return [summarise(c, rows) for c, rows in kept.items() if rows]
 
     @cached_property
-    def _paired(self) -> pd.DataFrame:
-        """The main comparison with a row per problem and seed, and grade and NFE of every label."""
-        main = self.frame[self.frame["main"].astype(bool)].astype({"correct": float, "nfe": float})
+    def _grades(self) -> pd.DataFrame:
+        """The main comparison with a row per problem and seed, and the grade of every label."""
+        main = self.frame[self.frame["main"].astype(bool)].astype({"correct": float})
         index = ["task", "sample", "seed"]
-        wide = main.pivot(index=index, columns="label", values=["correct", "nfe"])
-        for column in wide.columns:  # what runs once counts for every seed
-            if not any(
-                c.main and c.sampled for c in self.manifest.conditions if c.label == column[1]
-            ):
-                wide[column] = wide[column].groupby(level=["task", "sample"]).transform("first")
+        wide = main.pivot(index=index, columns="label", values="correct")
+        sampled = {c.label for c in self.main_conditions if c.sampled}
+        for label in wide.columns.difference([*sampled]):  # what runs once counts for every seed
+            wide[label] = wide[label].groupby(level=["task", "sample"]).transform("first")
         return wide
-
-    def _shared(self, ours: str, theirs: str) -> dict[str, pd.DataFrame]:
-        """By task, the problems and seeds that both labels have."""
-        if not {ours, theirs} <= {label for _, label in self._paired.columns}:
-            return {}
-        both = self._paired[self._paired["correct"][[ours, theirs]].notna().all(axis=1)]
-        found = {task: both[both.index.get_level_values("task") == task] for task in self.tasks}
-        return {task: rows for task, rows in found.items() if len(rows)}
 
     @cached_property
     def _compared(self) -> dict[tuple[str, str, str | None], Comparison]:
@@ -135,19 +125,13 @@ class RecordedRun:
     def compare(self, ours: str, theirs: str, task: str | None = None) -> Comparison:
         """Two labels on the problems and seeds that both have: on one task, or the mean of all."""
         if (ours, theirs, task) not in self._compared:
-            gaps = [
-                (rows["correct"][ours] - rows["correct"][theirs]).groupby(level="sample").mean()
-                for name, rows in self._shared(ours, theirs).items()
-                if task in (None, name)
-            ]
-            self._compared[ours, theirs, task] = statistics.compare([list(gap) for gap in gaps])
+            both = self._grades.reindex(columns=[ours, theirs]).dropna()
+            gaps = (both[ours] - both[theirs]).groupby(level=["task", "sample"]).mean()
+            places = gaps.index.get_level_values("task")
+            tasks = self.tasks if task is None else [task]
+            found = statistics.compare([list(gaps[places == name]) for name in tasks])
+            self._compared[ours, theirs, task] = found
         return self._compared[ours, theirs, task]
-
-    def mean_nfe(self, label: str, beside: str | None = None) -> float:
-        """Forward passes per problem, the mean of the tasks of the main comparison; on the problems
-        and seeds that another label has, too, if one is given."""
-        shared = self._shared(label, beside or label).values()
-        return statistics.mean(rows["nfe"][label].mean() for rows in shared)
 
     def mean_accuracy(self, label: str) -> Interval:
         """The mean of the tasks of the main comparison."""

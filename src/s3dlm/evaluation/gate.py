@@ -200,6 +200,6 @@ def _hours(model: Model, speed: float) -> str:
         used = names if size.left_out else list(model.defaults.tasks)
         asked: Any = dict.fromkeys(used)
         plan = paper.reproduction(asked, recommendations(model), range(size.seeds), size)
-        costs: Any = cost.estimate(model.name, plan.conditions, size.problems, size.seeds)
-        hours.append(f"{name} {cost.in_words(costs['nfe'] / speed)}")
+        passes = cost.estimate(model.name, plan.conditions, size.problems, size.seeds).nfe
+        hours.append(f"{name} {cost.in_words(passes / speed)}")
     return f"at most {', '.join(hours)} at this speed"

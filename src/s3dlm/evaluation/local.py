@@ -7,7 +7,7 @@ on the batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record, RecordedSurvivor, to_line, write_atomic
 from s3dlm.evaluation.run import Chunk, WorkItem
 from s3dlm.models.base import Model
-from s3dlm.models.features import RowCache
 from s3dlm.search.step import Step
 from s3dlm.tasks import Sample
 from s3dlm.trace import TraceEncoder
@@ -35,21 +34,13 @@ class LocalRunner:
     """The runner for one model in this process."""
 
     model: Model
-    cached: Model | None = None  # the model behind a row cache
 
     def describe(self) -> dict[str, Any]:
         return manifest.describe(self.model)
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         condition, model = chunk.condition, self.model
-        network = model.denoiser
-        keeps = network.mask_id >= 0 and not network.causal_prefix and network.dual_cache is None
-        if chunk.row_cache and keeps:  # what masks read of whole rows
-            if self.cached is None:
-                cache = RowCache(model.denoiser, int(chunk.row_cache * 2**30))
-                self.cached = replace(model, denoiser=cache)
-            model = self.cached
-        _, count_tokens = manifest.token_counter(self.model.tokenizer)
+        _, count_tokens = manifest.token_counter(model.tokenizer)
         good, jobs = list[WorkItem](), list[Job]()
         for item in chunk.items:
             sample, settings = item.sample, condition.settings.replace(seed=item.seed)
@@ -61,7 +52,7 @@ class LocalRunner:
         watches: dict[int, _Watch] = {}
         for index, event in engine.events(model, jobs, chunk.batch_size):
             if event is None:
-                watches[index] = _Watch(good[index], jobs[index], self.model)
+                watches[index] = _Watch(good[index], jobs[index], model)
             elif isinstance(event, Step):
                 watches[index].step(event)
             elif isinstance(event, Exception):

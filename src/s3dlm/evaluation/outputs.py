@@ -29,7 +29,6 @@ QUESTION_KEYS = ("question", "prompt", "problem", "input")
 OUTPUT_KEYS = ("output", "text", "generation", "generations", "response", "completion")
 GOLD_KEYS = ("gold", "answer", "answerKey", "ground_truth", "target", "solution")
 VERDICT_KEYS = ("passed", "pass@1")  # what another harness made of the same output
-SPLITS = ("model", "gen_length")  # fields that a report is split by where nothing else is asked for
 
 # What a choice among the outputs to one question is called here, and in a search.
 RULES = {
@@ -49,7 +48,6 @@ class OutputRow:
     output: str
     gold: object = None
     confidence: float | None = None
-    group: str | None = None
     verdict: bool | None = None  # another harness's
 
 
@@ -58,13 +56,11 @@ def kind_of_task(task: str) -> str:
     return TASK_KINDS[task] if task in TASK_KINDS else kind_of(tasks.get(task).answer)
 
 
-def read_rows(path: str | Path, task: str, by: str | None = None) -> tuple[list[OutputRow], int]:
+def read_rows(path: str | Path, task: str) -> tuple[list[OutputRow], int]:
     """The outputs of a file that belong to a task, and how many belong to others."""
     kind, rows, skipped = kind_of_task(task), list[OutputRow](), 0
-    objects, filters = list(_objects(Path(path))), dict[object, object]()
-    varied = [key for key in SPLITS if len({str(data.get(key)) for _, data in objects}) > 1]
-    by = by or next(iter(varied), SPLITS[-1])
-    for number, data in objects:
+    filters = dict[object, object]()
+    for number, data in _objects(Path(path)):
         if str(data.get("task", task)) != task:
             skipped += 1
             continue
@@ -92,8 +88,7 @@ def read_rows(path: str | Path, task: str, by: str | None = None) -> tuple[list[
         if not number_or_none or isinstance(confidence, bool):
             raise RecordError(f"{place}: confidence={short_repr(confidence)} is not a number")
         judged = verdict == 1 if verdict in (0, 1) and len(texts) == 1 else None
-        group = f"{by}={data[by]}" if by in data else None
-        rows += [OutputRow(number, question, t, gold, confidence, group, judged) for t in texts]
+        rows += [OutputRow(number, question, t, gold, confidence, judged) for t in texts]
     if not rows:
         other = f"({skipped} of other tasks)"
         raise RecordError(f"{str(path)!r} has no output of task {task!r} {other}")
@@ -105,7 +100,7 @@ def _first(data: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file with their numbers; those of d1 share what stands beside them."""
+    """The objects of a file with their numbers."""
     whole: object = None
     if path.suffix == ".json":
         broken = (OSError, ValueError, RecursionError)  # JSON lines, or nothing
@@ -117,7 +112,7 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, row in enumerate(rows if isinstance(rows, list) else [], 1):
             if not isinstance(row, dict):
                 raise RecordError(f"{path}, entry {number} is no JSON object; give another file")
-            yield number, {**{key: shared[key] for key in SPLITS if key in shared}, **row}
+            yield number, row
     else:
         yield from read_json_lines(path)
 

@@ -8,7 +8,6 @@ lists where these numbers contradict each other.
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from s3dlm import tasks as benchmarks
-from s3dlm.answers.grading import check_grading
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.evaluation.plan import (
     FIVE,
@@ -42,7 +40,6 @@ SWEPT = ("best_of_k", "s3")
 PARTICLES, BRANCHING = (1, 2, 4, 8, 16), (1, 2, 4)
 BLOCK_SWEPT = ("baseline", "best_of_k", "s3")
 BLOCK_LENGTHS = (2, 4, 8, 16, 32, 64)
-TIMED_IN_SWEEPS = 10  # problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +61,11 @@ SIZES = {
 }
 
 
-def size_of(name: str, grading: str | None) -> ProtocolSize:
-    """A size by name; with it, the grading of the tables is checked before anything runs."""
-    check_grading(grading or "fixed")
+def size_of(name: str) -> ProtocolSize:
+    """A size by name."""
     if name not in SIZES:
         raise SettingsError(unknown_name("size", name, SIZES))
     return SIZES[name]
-
-
-def tuned_in(file: Path, defaults: SettingsOf) -> SettingsOf:
-    """The defaults with the settings that a file of `benchmarks.tune` has for some methods."""
-    try:
-        tuned = {str(k): dict(v) for k, v in json.loads(file.read_text(encoding="utf-8")).items()}
-        for method, chosen in tuned.items():
-            defaults(method, None).replace(**chosen)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise SettingsError(
-            f"{file} cannot be used: {error}; write one JSON object, settings by method: "
-            '{"s3": {"temperature": 1, "lam": 30}}'
-        ) from error
-    return lambda method, task: defaults(method, task).replace(**tuned.get(method, {}))
 
 
 def reproduction(
@@ -95,7 +77,6 @@ def reproduction(
     *,
     sweep_problems: int | None = None,
     traces: int = 0,
-    row_cache: float = 0.0,
 ) -> Plan:
     """The paper's protocol: main comparison and ablation on all problems and seeds; the sweeps over
     particles, branching and block length, which would cost far more, on fewer problems. What cannot
@@ -115,12 +96,11 @@ def reproduction(
         lengths = [length for length in BLOCK_LENGTHS if least <= length <= s3.decoding.gen_length]
         axes = {"particles": PARTICLES, "branching": BRANCHING}
         over = {name: value for name, value in given.items() if name not in axes}
-        points = grid(names, SWEPT, defaults, over, axes)
-        sweeps += [replace(c, timed=TIMED_IN_SWEEPS) for c in points]
+        sweeps += grid(names, SWEPT, defaults, over, axes)
         over = {name: value for name, value in given.items() if name != "block_length"}
         sweeps += grid(names, BLOCK_SWEPT, defaults, over, {"block_length": lengths})
     conditions = unique([*main, *as_sweep(sweeps, fewer)])
-    return Plan(conditions, loaded, seeds, traces=traces, row_cache=row_cache)
+    return Plan(conditions, loaded, seeds, traces=traces)
 
 
 GRADING = "d1_whole"  # the paper follows the protocol of HEX

@@ -28,7 +28,6 @@ from s3dlm.tasks import Loaded
 AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
 
 FIVE = ("baseline", "best_of_k", "tilting", "top_n", "s3")  # the paper's five methods
-TIMED = 40  # problems, enough to rank methods by their times
 ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
 SHARED = 2  # canvases per forward pass beyond the first, roughly: equal ones are forwarded once
 
@@ -50,7 +49,6 @@ class Condition:
     problems: int | None = None  # only the first ones; None: all
     seeds: int | None = None
     main: bool = True  # part of the main comparison, not of a sweep
-    timed: int = TIMED  # problems that do without the row cache, so that their times mean something
 
     __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True)  # the settings check themselves
 
@@ -124,7 +122,6 @@ class Plan:
     seeds: Sequence[int] = (0,)
     split: str = "test"
     traces: int = 0  # problems per task whose searches are recorded step by step
-    row_cache: float = 0.0  # GiB of canvases kept from one condition to the next; 0: none
 
     @property
     def cost(self) -> int:

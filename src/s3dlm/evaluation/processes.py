@@ -60,8 +60,8 @@ def workers_for(model: Model, plan: Plan | None = None) -> int:
 class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
     """Worker processes of this machine; pass it to `evaluate` instead of a model.
 
-    Each worker has an executor of its own, so that it gets the same problems for all methods and its
-    row cache is of use. Records come through a queue, one by one; errors come through the futures.
+    Each has its share of the searches. Records come through a queue, one by one; errors come through
+    the futures.
     """
 
     def __init__(self, model: Model, workers: int) -> None:
@@ -69,12 +69,12 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
         others = multiprocessing.active_children()
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         self.queue: Any = context.Queue()
-        self.executors = [
-            ProcessPoolExecutor(1, context, _start, (model, self.queue, own.given()))
-            for _ in range(workers)
-        ]
+        self.workers = workers
+        self.executor = ProcessPoolExecutor(
+            workers, context, _start, (model, self.queue, own.given(), context.Barrier(workers))
+        )
         with _without_ctrl_c():
-            self.started = [executor.submit(os.getpid) for executor in self.executors]
+            self.started = [self.executor.submit(os.getpid) for _ in range(workers)]
         self.processes = [p for p in multiprocessing.active_children() if p not in others]
 
     def describe(self) -> dict[str, Any]:
@@ -84,12 +84,9 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
         return super().describe()
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
-        count, futures = len(self.executors), []
+        parts = [chunk.items[number :: self.workers] for number in range(self.workers)]
         with _lost_worker():
-            for number, executor in enumerate(self.executors):
-                items, row_cache = chunk.items[number::count], chunk.row_cache / count
-                share = replace(chunk, items=items, row_cache=row_cache)
-                futures.append(executor.submit(_search, share))
+            futures = [self.executor.submit(_search, replace(chunk, items=part)) for part in parts]
             left = len(chunk.items)
             while left:
                 try:
@@ -104,8 +101,7 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
         """Stop the workers, whatever they are doing."""
         for process in self.processes:
             process.terminate()
-        for executor in self.executors:
-            executor.shutdown(cancel_futures=True)
+        self.executor.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager
@@ -115,7 +111,7 @@ def _lost_worker() -> Iterator[None]:
     except BrokenProcessPool as error:
         raise S3dlmError(
             "a worker process ended unexpectedly, perhaps for lack of memory; what is recorded is "
-            "kept, and the same command resumes the run; --run workers=1 (demo: --workers 1) needs no other process"
+            "kept, and the same command resumes the run; --workers 1 needs no other process"
         ) from error
 
 
@@ -138,13 +134,14 @@ def _without_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(model: Model, records: Any, verifiers: Sequence[str]) -> None:
+def _start(model: Model, records: Any, verifiers: Sequence[str], all_started: Any) -> None:
     global _local, _records
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not blocked from the start
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     own.take(verifiers)
     _local, _records = LocalRunner(model), records
+    all_started.wait()  # so that the first does not take the task of the next
 
 
 def _end_with_parent() -> None:

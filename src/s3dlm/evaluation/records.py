@@ -76,7 +76,7 @@ class Record(_SampleLine):
     chosen_confidence: float | None = None
     p_correct: float | None = None  # by the model's calibration, if it has one
     seconds: float = 0.0  # from first forward pass to answer, in a batch with others
-    at: float | None = None  # seconds from the condition's start to this answer; None: not timed
+    at: float = 0.0  # seconds from the condition's start to this answer
 
     def to_json(self) -> dict[str, Any]:
         """The line as it is written, with measured times apart from all that a seed decides."""

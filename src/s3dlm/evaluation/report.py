@@ -155,7 +155,7 @@ def _failed(run: RecordedRun) -> str:
     labels = {c.spec: f"{title_of(c.task)}, {c.label}" for c in run.manifest.conditions}
     words = [f"{labels[f.spec]}, {f.sample}, seed {f.seed}: {f.error}: {f.reason}" for f in run.failures]  # fmt: skip
     more = [f"and {len(words) - LISTED_FAILURES} more"] if len(words) > LISTED_FAILURES else []
-    again = "`s3dlm eval … --run retry_failed=true` runs them again"
+    again = "`s3dlm eval … --retry-failed` runs them again"
     return "; ".join([*words[:LISTED_FAILURES], *more, again])
 
 

@@ -40,7 +40,6 @@ class WorkItem:
     seed: int
     keep_scores: bool = False
     trace: Path | None = None  # the file for all its steps
-    timed: bool = True  # or it may reuse what other searches computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,6 @@ class Chunk:
     condition: Condition
     items: Sequence[WorkItem]
     batch_size: int = ROWS  # canvases per forward pass
-    row_cache: float = 0.0  # GiB of canvases to reuse; 0: none, so that times mean something
 
 
 class Runner(Protocol):
@@ -84,13 +82,12 @@ def evaluate(
     *,
     observer: Observer | None = None,
     batch_size: int = ROWS,
-    fail_on_error: int | None = None,
     retry_failed: bool = False,
 ) -> Manifest:
     """Run what a folder lacks of a plan, on a model or a runner; returns the run's manifest.
 
     A sample that fails is recorded with its reason and skipped from then on, unless `retry_failed`.
-    The run stops after `fail_on_error` failures, and if the first samples all fail.
+    The run stops if the first samples all fail.
     """
     if isinstance(runner, Model):
         from s3dlm.evaluation.local import LocalRunner
@@ -114,32 +111,28 @@ def evaluate(
             done = [r for r in store.contents.records.values() if r.spec == spec]
             todo = list(_missing(plan, condition, store, folder, retry_failed))
             observer.begin(condition, len(done) + len(todo), done)
-            earlier = max((r.at or 0.0 for r in done), default=0.0)  # earlier sessions count
-            for chunk in _chunks(plan, condition, todo, batch_size):
-                started = time.perf_counter() - earlier
-                for record in runner.records(chunk):
-                    if isinstance(record, Record) and not chunk.row_cache:
-                        record = replace(record, at=round(time.perf_counter() - started, 4))
-                    store.append(record, manifest.run)
-                    observer.record(condition, record)
-                    if isinstance(record, Record):
-                        finished += 1
-                        continue
-                    failed += 1
+            earlier = max((r.at for r in done), default=0.0)  # earlier sessions count
+            started = time.perf_counter() - earlier
+            chunk = Chunk(condition, todo, batch_size)
+            for record in runner.records(chunk):
+                if isinstance(record, Record):
+                    record = replace(record, at=round(time.perf_counter() - started, 4))
+                store.append(record, manifest.run)
+                observer.record(condition, record)
+                if isinstance(record, Record):
+                    finished += 1
+                    continue
+                failed += 1
+                if failed >= HOPELESS and not finished:
                     last = f"the last one is {record.sample}: {record.reason}"
-                    if failed == fail_on_error:
-                        raise S3dlmError(
-                            f"{failed} samples failed, the limit of --run fail_on_error; {last}"
-                        )
-                    if failed >= HOPELESS and not finished:
-                        raise S3dlmError(f"the first {failed} samples all failed; {last}")
+                    raise S3dlmError(f"the first {failed} samples all failed; {last}")
     return manifest
 
 
 def _missing(
     plan: Plan, condition: Condition, store: Store, folder: Path, retry_failed: bool
 ) -> Iterator[WorkItem]:
-    """What the store lacks; scores, traces and times are of the first problems and seed only."""
+    """What the store lacks; scores and traces are of the first problems and seed only."""
     contents, spec = store.contents, condition.spec
     skip = contents.records if retry_failed else {**contents.records, **contents.failures}
     traces = folder.resolve() / "traces"
@@ -149,15 +142,7 @@ def _missing(
             if (spec, sample.id, seed) not in skip:
                 rank = number if seed == plan.seeds[0] else sys.maxsize
                 trace = traces / f"{spec}-{sample.id}.jsonl" if rank < plan.traces else None
-                timed = not plan.row_cache or rank < condition.timed
-                yield WorkItem(sample, seed, rank < SCORED, trace, timed)
-
-
-def _chunks(plan: Plan, condition: Condition, todo: list[WorkItem], size: int) -> Iterator[Chunk]:
-    """The searches that are timed, then those that may use the row cache."""
-    for timed, row_cache in ((True, 0.0), (False, plan.row_cache)):
-        if items := [item for item in todo if item.timed is timed]:
-            yield Chunk(condition, items, size, row_cache)
+                yield WorkItem(sample, seed, rank < SCORED, trace)
 
 
 TOLD = {"budget": "budget", "temperature": "T", "lam": "λ"}

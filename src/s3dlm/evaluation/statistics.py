@@ -64,7 +64,6 @@ class Cell:
     unanswered: float  # share of results without an answer
     nfe: float
     nfe_logical: float  # without sharing: what Algorithm 1 needs
-    timed: int  # number of samples behind the next three
     seconds: float  # wall-clock time per sample, batched
     latency: float  # total wall-clock time
     wall: float  # the paper's wall time: mean of the times at which samples finish
@@ -79,8 +78,7 @@ def summarise(condition: Condition, rows: Sequence[Record | Failure]) -> Cell:
     records = [row for row in rows if isinstance(row, Record)]
     problems = len({row.sample for row in rows})
     right = sum(row.correct for row in rows)
-    finished = [record.at for record in records if record.at is not None]
-    latency = max(finished, default=math.nan)
+    latency = max((record.at for record in records), default=math.nan)
     return Cell(
         condition=condition,
         problems=problems,
@@ -88,10 +86,9 @@ def summarise(condition: Condition, rows: Sequence[Record | Failure]) -> Cell:
         failed=len(rows) - len(records),
         accuracy=wilson(right / len(rows) if rows else math.nan, problems),
         unanswered=mean(float(r.answer is None) for r in records),
-        timed=len(finished),
-        seconds=latency / len(finished) if finished else math.nan,
+        seconds=latency / len(records) if records else math.nan,
         latency=latency,
-        wall=mean(finished),
+        wall=mean(record.at for record in records),
         ess=mean(math.nan if r.ess is None else r.ess for r in records),
         distinct=mean(len({survivor.text for survivor in r.survivors}) for r in records),
         **{name: mean(getattr(r, name) for r in records) for name in AVERAGED},
@@ -103,7 +100,7 @@ def mean_cell(cells: Sequence[Cell]) -> Cell:
     made: dict[str, Any] = {"accuracy": mean_of(cell.accuracy for cell in cells)}
     for name in {each.name for each in fields(Cell)} - {"condition", "seeds", *made}:
         values = [getattr(cell, name) for cell in cells]
-        made[name] = sum(values) if name in ("problems", "failed", "timed") else mean(values)
+        made[name] = sum(values) if name in ("problems", "failed") else mean(values)
     return replace(cells[0], **made) if len(cells) > 1 else cells[0]
 
 

@@ -26,7 +26,6 @@ class TableRow:
     cells: Mapping[str, Cell]  # by task
     reference: str = ""  # the method that it is compared with
     top: Mapping[str, float] | None = None  # the highest accuracy of the table, by task
-    gap: tuple[str, str] = (ABSENT, ABSENT)  # at equal cost, with its p-value
     trust: CalibrationReport | None = None  # how far its probabilities of being right can be
 
     @property
@@ -134,8 +133,6 @@ COLUMNS = (
     Column("p", lambda r: _if(r.compared, lambda c: p_value(c.p)), "summary gains comparisons"),
     Column("Passes", lambda r: decimal(r.cell.nfe), "summary gains cost sweep"),
     Column("Passes without sharing", lambda r: decimal(r.cell.nfe_logical), "summary gains cost sweep"),
-    Column("Points vs best_of_k at equal passes", lambda r: r.gap[0], "sweep"),
-    Column("p", lambda r: r.gap[1], "sweep"),
     Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else ABSENT, "summary"),
     Column("ESS share", _ess, "cost"),
     Column("Distinct texts", lambda r: decimal(r.cell.distinct), "cost sweep"),
@@ -146,7 +143,6 @@ COLUMNS = (
     Column("Output tokens", lambda r: decimal(r.cell.tokens), "cost"),
     Column("Answer tokens", lambda r: decimal(r.cell.answer_tokens), "cost"),
     Column("Answer tokens, paper", lambda r: decimal(r.printed("tokens"), 2), "cost"),
-    Column("Timed", lambda r: str(r.cell.timed) if r.cell.timed else ABSENT, "cost sweep"),
     Column("Latency (s)", lambda r: decimal(r.cell.latency), "cost"),
     Column("Wall time (s)", lambda r: decimal(r.cell.wall), "cost"),
     Column("s per sample", lambda r: decimal(r.cell.seconds, 3), "cost sweep"),
@@ -265,8 +261,8 @@ def cost(run: RecordedRun) -> Table:
         "ESS share: effective sample size of a step's weights divided by the number of children. "
         "Distinct texts: among the survivors. Tokens are counted by "
         f"{run.manifest.token_counter}; the paper does not define its “effective tokens” (3 to 6): we "
-        "take them for those of the extracted answer. Latency: wall-clock time of the timed samples "
-        "without loading the model. Wall time: the mean of the times at which samples finish."
+        "take them for those of the extracted answer. Latency: wall-clock time without "
+        "loading the model. Wall time: the mean of the times at which samples finish."
     )
     return table("cost", "Cost and search on every task (the paper's Tables 4 and 5)", rows, note)
 

@@ -120,7 +120,7 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
         except self.ray.exceptions.RayError as error:
             raise S3dlmError(
                 f"{ATTEMPTS} workers were lost on the same samples ({_first_line(error)}); they may "
-                "need more memory than a worker has: try a smaller --run batch_size=N"
+                "need more memory than a worker has: try a smaller --batch-size N"
             ) from error
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ def connect(address: str | None, *, logs: bool = False) -> tuple[Any, bool]:
             if not again:
                 raise S3dlmError(
                     f"no Ray cluster at address={address or 'local'!r}: {_first_line(error)}; start "
-                    "one with `ray start --head`, or use ray=local on a less busy machine"
+                    "one with `ray start --head`, or use --ray local on a less busy machine"
                 ) from error
     return ray, True
 
