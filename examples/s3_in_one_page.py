@@ -57,7 +57,7 @@ if __name__ == "__main__":
     import s3dlm
     from s3dlm.verifier import for_task
 
-    tiny, question = s3dlm.load("tiny", progress=False), "Target: 15 Numbers: 10, 1, 6"
+    tiny, question = s3dlm.load("tiny", progress=False), "Target: 45 Numbers: 8, 7, 11"
     prompt, judge = tiny.tokenizer.chat(question), for_task("countdown", "checker")
 
     def text(x):

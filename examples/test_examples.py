@@ -19,7 +19,7 @@ SAYS = {
     "own_method.py": r"answer: \(10-1\)\+6",
     "own_task.py": r"2 of 2 right",
     "own_model.py": r"s3 +1\.00 ",
-    "s3_in_one_page.py": r"= 15",
+    "s3_in_one_page.py": r"8 \* 7 = 56\. Then 56 - 11 = 45\.",
     "score_outputs.py": r"total +weight 1\.00 +AUC 1\.00",
     "sweep_and_plot.py": r"12 records; .*sweep\.svg",
     "serve_and_call.py": r"\S",
