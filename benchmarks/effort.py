@@ -43,7 +43,7 @@ def main() -> None:
                 right += grade(task, text, sample.gold, question=sample.question)
                 passes += reply["usage"]["nfe"]
             between = wilson(right / count, count)
-            name = "`medium`, or none given" if effort is None else f"`{effort}`"
+            name = "`medium` (the default)" if effort is None else f"`{effort}`"
             share = f"{100 * right / count:.1f} ({100 * between.low:.1f}–{100 * between.high:.1f})"
             print(f"| {name} | {share} | {passes / count:.1f} |", flush=True)
 

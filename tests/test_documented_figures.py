@@ -1,4 +1,4 @@
-"""README's figures are those of the pages and data they come from, and the pages keep to their length."""
+"""README's figures are those of the pages and data they come from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 from benchmarks.tuned import CHOSEN
 
-from s3dlm.models.families import FAMILIES
 from s3dlm.models.folder import defaults_of
 from s3dlm.settings import Settings
 
@@ -23,7 +22,7 @@ def test_accuracy_over_forward_passes() -> None:
     mean = frame[frame.scope == "mean of tasks"].set_index(["label", "point"])
     for label, point, words in (
         ("revise", 3, "`revise` gets {:.1f} % right with {:.1f} passes ({:.0f} without sharing"),
-        ("plain", 3, "LLaDA's greedy loop {:.1f} % with {:.0f}."),
+        ("plain", 3, "LLaDA's greedy loop {:.1f} % with {:.0f} ({:.0f})."),
         ("restarts", 3, "are as good**: {:.1f} % with {:.1f} ({:.0f})"),
         ("s3", 2, "({:.1f} % with {:.1f} passes, {:.0f} without sharing;"),
         ("best_of_k", 4, "the vote ends at {:.1f} %)"),
@@ -53,8 +52,3 @@ def test_tiny_recommends_what_tuning_found() -> None:
     for method, chosen in json.loads(CHOSEN.read_text(encoding="utf-8")).items():
         found = Settings.recommended(recommended, method).to_json()
         assert chosen.items() <= found.items(), method
-
-
-def test_counts() -> None:
-    assert len(FAMILIES) == 13
-    assert "Thirteen model families" in README
