@@ -1,4 +1,4 @@
-"""Keys and values that were computed before, and why they never let a search's company change its results.
+"""What was computed before, and why it never lets a search's company change its results.
 
 `PrefixCache` is for block-causal models: it reads prompt and finished blocks once. Nothing behind a block
 is seen from it, so keys and values of finished blocks never change: the cache is exact, always on, and
@@ -8,6 +8,8 @@ decides which are kept: those that its latest request could use.
 `DualCache` is Fast-dLLM's, for models that read both ways: an approximation that is off by default. There
 the features of all other positions change with every token of a block that is revealed; the cache
 pretends that they do not.
+
+`leave` and `recalled` are for rows that come back whole.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from s3dlm.models.base import Denoiser, Past
-from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Rows
+from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Prediction, Rows
 from s3dlm.models.sampling import shift_right
 
 SEARCH_BYTES = 1 << 30  # one search's entries together; rows beyond are run whole
@@ -253,3 +255,33 @@ class DualCache(PrefixCache):
         around = F.pad(around, (0, 0, 0, -length % self.multiple))
         last, behind = features[start - 1].clone(), features[stop:size].clone()
         return CacheEntry(around, length, last, behind)
+
+
+# --- whole rows, for a search's own memo (search/run.py), which decides what is kept and counts passes by it
+
+
+def leave(
+    requests: Sequence[Rows], results: Sequence[Prediction], batch: Batch, width: int,
+    known: Ints | None, features: Tensor, plain: Tensor | None,
+) -> None:  # fmt: skip
+    """Note in the results what may be kept of the rows of a batch, whose features these are: those of
+    masked positions (1, positions, width), from which draws are made; with guidance (2, positions,
+    width), the second ones without the prompt."""
+    both = (features,) if plain is None else (features, plain)
+    for place, (index, row) in enumerate(batch):
+        request = requests[index]
+        if request.keep:
+            begin = place * width + request.prompt.size
+            begin -= 0 if known is None else int(known[place])
+            at = torch.from_numpy(begin + request.masked[row].nonzero()[0]).to(features.device)
+            results[index].kept[row] = torch.stack([flat.index_select(0, at) for flat in both])  # type: ignore[index]
+
+
+def recalled(request: Rows, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    """Features (rows, canvas, width) of rows that were run before, 0 where nothing is read; with
+    guidance those without the prompt, too, but flat."""
+    features = torch.cat([request.kept[row] for row in rows], 1)
+    wanted = torch.from_numpy(request.masked[list(rows)]).to(features.device)
+    dense = features.new_zeros(len(features), *wanted.shape, features.shape[2])
+    dense[:, wanted] = features
+    return dense[0], dense[1].flatten(0, 1) if len(dense) > 1 else None

@@ -23,9 +23,8 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
-from s3dlm.models.cache import PrefixCache
+from s3dlm.models.cache import PrefixCache, leave, recalled
 from s3dlm.models.device import Clock, logits_room, to_host
-from s3dlm.models.features import leave, recalled
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
