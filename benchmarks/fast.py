@@ -29,7 +29,7 @@ SCHEDULE, ADAPTIVE = {"reveal": "schedule"}, {"reveal": "threshold"}
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "exact, schedule": ({}, SCHEDULE),
     "exact, adaptive": ({}, ADAPTIVE),
-    "dual cache, adaptive (--fast)": ({"fast": True}, ADAPTIVE),
+    "dual cache, adaptive": ({"dual_cache": 0}, ADAPTIVE),
     "dual cache every 2, adaptive": ({"dual_cache": 2}, ADAPTIVE),
 }
 

@@ -15,7 +15,6 @@ import s3dlm
 from s3dlm.errors import SettingsError
 from s3dlm.models import cache
 from s3dlm.models.base import Model
-from s3dlm.models.cache import DualCache
 from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
@@ -222,11 +221,3 @@ def test_caches_are_off_by_default_and_refused_where_they_cannot_work() -> None:
     for name, how in refused:
         with pytest.raises(SettingsError, match=r"dual_cache=.*from 0 up"):
             s3dlm.load(name, **how)
-
-
-def test_fast_is_a_cache_and_a_default() -> None:
-    fast = s3dlm.load("tiny", fast=True)
-    assert isinstance(fast.denoiser.reader(), DualCache)
-    assert Settings.for_model(fast, "s3").decoding.reveal == "threshold"
-    assert Settings.for_model(fast, "s3", reveal="schedule").decoding.reveal == "schedule"
-    assert s3dlm.load("tiny", fast=True, block=32).denoiser.reader().exact  # its own cache

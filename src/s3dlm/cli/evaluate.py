@@ -61,7 +61,6 @@ def eval_command(
     data: DataFolder = None,
     device: options.Device = None,
     load: options.Load = None,
-    fast: options.Fast = False,
     prompts: Annotated[options.Repeated, Option("--prompts", metavar="FILE", help=_PROMPTS)] = None,
     run: HowToRun = None,
     dry_run: DryRun = False,
@@ -89,8 +88,6 @@ def eval_command(
             axes = ", ".join(plans.AXES)
             raise SettingsError(f"{name} cannot be swept; give one value, or sweep one of: {axes}")
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
-    if fast:
-        load, fixed = [*(load or ()), "fast=true"], {"reveal": "threshold", **fixed}
     how = {"traces": 0, **options.typed("--run", run, RUNNING)}
     traces = how.pop("traces")
 

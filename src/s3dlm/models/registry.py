@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
 from s3dlm.inputs import Registry, find_entry_points, load_entry_point
-from s3dlm.models.base import EVERY_METHOD, Loading, Model
+from s3dlm.models.base import Loading, Model
 from s3dlm.models.families import find_family
 from s3dlm.models.folder import (
     BUNDLED,
@@ -61,7 +61,6 @@ def load(
     adapter: str | Adapter | None = None,
     quantize: str | None = None,
     dual_cache: int | None = None,
-    fast: bool = False,
     prompts: str | None = None,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
@@ -82,7 +81,6 @@ def load(
             s3dlm[quantize]`); int4 computes in bfloat16.
         dual_cache: An approximation for models that read both ways: only open blocks are run, and the
             whole row when a block opens and every so many passes (0: never).
-        fast: `dual_cache`, and reveal="threshold".
         prompts: A TOML file with prompt templates by task.
     """
     options: dict[str, Any] = {**locals()}
@@ -106,7 +104,7 @@ def load(
         model = _load_folder(folder, options)
     if own is not None:
         model = replace(model, defaults=replace(model.defaults, prompts=own))
-    return _accelerated(model, dual_cache, fast)
+    return model if dual_cache is None else _with_dual_cache(model, dual_cache)
 
 
 def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
@@ -150,21 +148,14 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
     )
 
 
-def _accelerated(model: Model, dual_cache: int | None, fast: bool) -> Model:
-    """The model with an approximate cache, adaptive reveal, or both."""
+def _with_dual_cache(model: Model, every: int) -> Model:
     network: Any = model.denoiser
     native = hasattr(network, "dual_cache")
     both_ways = native and network.causal_block is None and not network.whole
-    if dual_cache is not None and not (both_ways and type(dual_cache) is int and dual_cache >= 0):
+    if not (both_ways and type(every) is int and every >= 0):
         raise SettingsError(
-            f"dual_cache={short_repr(dual_cache)} is not allowed: it is a whole number from 0 up, for "
+            f"dual_cache={short_repr(every)} is not allowed: it is a whole number from 0 up, for "
             "native models that read both ways; leave it out"
         )
-    if fast:
-        dual_cache = (dual_cache or 0) if both_ways else None
-        asked = {**model.defaults.settings.get(EVERY_METHOD, {}), "reveal": "threshold"}
-        settings = {**model.defaults.settings, EVERY_METHOD: asked}
-        model = replace(model, defaults=replace(model.defaults, settings=settings))
-    if dual_cache is not None:
-        network.dual_cache = dual_cache
+    network.dual_cache = every
     return model
