@@ -1,13 +1,10 @@
-"""What `s3dlm list models` lists: known checkpoints, and those of other packages."""
+"""What `s3dlm list models` lists: known checkpoints."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from s3dlm.inputs import find_entry_points
 from s3dlm.models.folder import BUNDLED, cached_folder, revision_of
-
-ENTRY_POINTS = "s3dlm.models"  # each a function (*, device, dtype) -> Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +15,7 @@ class Known:
     family: str
     size: str
     notes: str
-    support: str = "native"  # or: transformers, plugin
+    support: str = "native"  # or transformers
     cached: bool = False
     revision: str | None = None  # the commit on this disk
 
@@ -55,13 +52,10 @@ KNOWN: dict[str, Known] = {
 
 
 def known() -> list[Known]:
-    """The known models, what others have registered, and which of them are on this disk."""
+    """The known models, and which of them are on this disk."""
     rows = []
     for row in KNOWN.values():
         folder = BUNDLED.get(row.name) or cached_folder(row.name)
         revision = None if folder is None else revision_of(folder)
         rows.append(replace(row, cached=folder is not None, revision=revision))
-    for name, entry in find_entry_points(ENTRY_POINTS).items():
-        package = entry.dist.name if entry.dist else entry.value
-        rows.append(Known(name, "", "", f"from {package}", support="plugin", cached=True))
     return rows

@@ -1,8 +1,7 @@
 """How a name becomes a model.
 
-A name is `tiny` or `sudoku9` (bundled with the package), a name another package registered under the entry point
-group `s3dlm.models`, a local folder, or a hub id. Nothing heavy is imported before `load` is called,
-so that listing names stays instant.
+A name is `tiny`, `sudoku9` or `noisy9` (bundled with the package), a local folder, or a hub id. Nothing heavy
+is imported before `load` is called, so that listing names stays instant.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
-from s3dlm.inputs import Registry, find_entry_points, load_entry_point
+from s3dlm.inputs import Registry
 from s3dlm.models.base import Loading, Model
 from s3dlm.models.families import find_family
 from s3dlm.models.folder import (
@@ -24,7 +23,7 @@ from s3dlm.models.folder import (
     read_json,
     revision_of,
 )
-from s3dlm.models.known import ENTRY_POINTS, KNOWN
+from s3dlm.models.known import KNOWN
 from s3dlm.tasks.prompts import read as read_prompts
 from s3dlm.verifier.calibration import calibrations_in
 
@@ -41,9 +40,8 @@ PLACEMENTS: Registry[Callable[..., Model]] = Registry("placement", "s3dlm.placem
 
 def check_model_name(name: str) -> None:
     """Refuse what can name no model, before anything is read or loaded."""
-    names = [*KNOWN, *find_entry_points(ENTRY_POINTS)]
-    if name not in names and "/" not in name and not Path(name).is_dir():
-        wrong = unknown_name("model", name, names)
+    if name not in KNOWN and "/" not in name and not Path(name).is_dir():
+        wrong = unknown_name("model", name, KNOWN)
         raise ModelError(wrong if wrong.endswith("?") else f"{wrong}, a folder or a hub id")
 
 
@@ -66,7 +64,7 @@ def load(
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
     Args:
-        name: A bundled or registered name, a folder, or a hub id; "owner/name@revision" pins a
+        name: A bundled name, a folder, or a hub id; "owner/name@revision" pins a
             commit, tag or branch.
         device: Such as "cpu", "cuda" or "cuda:1".
         devices: Such as ["cuda:0", "cuda:1"]: rows of each forward pass are shared among copies.
@@ -89,19 +87,8 @@ def load(
             return PLACEMENTS.find(way)(load, options)
     check_model_name(name)
     own = None if prompts is None else read_prompts(prompts)
-    plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
-    if plugin is not None:
-        if adapter is not None:
-            raise SettingsError(
-                f"adapter={adapter!r} is for checkpoints, and {name!r} is none but a plugin: leave it out"
-            )
-        model = cast(Any, load_entry_point(plugin, object))(device=device, dtype=dtype)
-        if not isinstance(model, Model):
-            kind = type(model).__name__
-            raise ModelError(f"the plugin for {name!r} returned a {kind}, not a Model")
-    else:
-        folder = BUNDLED.get(name) or find_folder(name, code=trust_remote_code)
-        model = _load_folder(folder, options)
+    folder = BUNDLED.get(name) or find_folder(name, code=trust_remote_code)
+    model = _load_folder(folder, options)
     if own is not None:
         model = replace(model, defaults=replace(model.defaults, prompts=own))
     return model if dual_cache is None else _with_dual_cache(model, dual_cache)
