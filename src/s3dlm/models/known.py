@@ -15,7 +15,6 @@ class Known:
     family: str
     size: str
     notes: str
-    support: str = "native"  # or transformers
     cached: bool = False
     revision: str | None = None  # the commit on this disk
 
@@ -45,7 +44,7 @@ KNOWN: dict[str, Known] = {
         Known("Gen-Verse/MMaDA-8B-MixCoT", "MMaDA (text)", "8 B", "tensor names never seen here"),
         Known("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", "LLaDA-MoE", "7 B", "1.4 B active"),
         Known("nvidia/Nemotron-Labs-Diffusion-3B", "Nemotron-Labs-Diffusion", "3 B", UNSEEN),
-        Known("google/diffusiongemma-26B-A4B-it", "DiffusionGemma", "26 B", UNSEEN, "transformers"),
+        Known("google/diffusiongemma-26B-A4B-it", "DiffusionGemma", "26 B", UNSEEN),
         Known("inclusionAI/LLaDA2.0-mini", "LLaDA2", "16 B", "1.4 B active; in blocks of 32"),
     )
 }
