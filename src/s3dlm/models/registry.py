@@ -18,12 +18,12 @@ from s3dlm.models.families import find_family
 from s3dlm.models.folder import (
     BUNDLED,
     DEFAULTS_FILE,
+    KNOWN,
     defaults_in,
     find_folder,
     read_json,
     revision_of,
 )
-from s3dlm.models.known import KNOWN
 from s3dlm.tasks.prompts import read as read_prompts
 from s3dlm.verifier.calibration import calibrations_in
 
