@@ -65,8 +65,6 @@ class CachedRow:
 class PrefixCache:
     """Encodes the rows of one `Forward` call at a time."""
 
-    exact = True
-
     def __init__(self, network: Denoiser) -> None:
         self.network, self.device = network, torch.device(network.device)
         self.searches: dict[int, dict[EntryKey, CacheEntry]] = {}  # by the id of the prompt array
@@ -95,9 +93,8 @@ class PrefixCache:
         prompt, canvas, block = request.prompt, request.canvas[row], self.network.causal_block
         assert block is not None
         start = fixed_start(request, row)
-        counted = (
-            0 if self.network.causal_prefix else prompt.size
-        )  # blocks may begin behind the prompt
+        # Blocks may begin behind the prompt.
+        counted = 0 if self.network.causal_prefix else prompt.size
         (masked,) = np.nonzero(request.masked[row])
         if masked.size:  # nothing behind the last block changes anything
             end = (counted + int(masked[-1])) // block * block + block

@@ -180,7 +180,7 @@ def test_children_inherit_what_conditions_them_and_the_memo_knows_it() -> None:
     forward, parents = Forward(chosen.denoiser), process.start(2, rng)
     (value,) = forward([process.ask(parents, 0, rng)])
     which = np.array([0, 0, 1])
-    prediction = CanvasPredictions(value, which, 2)
+    prediction = CanvasPredictions(value, which)
     children = process.expand(parents.take(which), prediction, np.array([0, 1, 0]), 0, rng)
     assert not np.array_equal(value.vectors[0], value.vectors[1])
     for state, parent in zip(children.state, which, strict=True):
