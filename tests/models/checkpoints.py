@@ -1,4 +1,5 @@
-"""Small random checkpoints; nothing here imports the package, so that a shared mistake is unlikely."""
+"""Small random checkpoints; the names and shapes of those with experts are written out, since their logits are
+compared with stored ones."""
 
 from __future__ import annotations
 
@@ -11,6 +12,10 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
+
+from s3dlm.models.checkpoint import layout
+from s3dlm.models.families import LLADA as FAMILY
+from s3dlm.models.families import LLADA_NAMES, read_llada
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -60,25 +65,8 @@ TEMPLATE = (
 
 
 def llada_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
-    width, hidden = config["d_model"], config["mlp_hidden_size"]
-    keys = width // config["n_heads"] * config["n_kv_heads"]
-    vocabulary, root = config["embedding_size"], "model.transformer."
-    shapes: Shapes = {f"{root}wte.weight": (vocabulary, width)}
-    for index in range(config["n_layers"]):
-        block = f"{root}blocks.{index}."
-        shapes[f"{block}attn_norm.weight"] = (width,)
-        for name, rows in (("q_proj", width), ("k_proj", keys), ("v_proj", keys)):
-            shapes[f"{block}{name}.weight"] = (rows, width)
-            if config["include_qkv_bias"]:
-                shapes[f"{block}{name}.bias"] = (rows,)
-        shapes[f"{block}attn_out.weight"] = (width, width)
-        shapes[f"{block}ff_norm.weight"] = (width,)
-        shapes[f"{block}ff_proj.weight"] = shapes[f"{block}up_proj.weight"] = (hidden, width)
-        shapes[f"{block}ff_out.weight"] = (width, hidden)
-    shapes[f"{root}ln_f.weight"] = (width,)
-    if not config["weight_tying"]:
-        shapes[f"{root}ff_out.weight"] = (vocabulary, width)
-    return random_tensors(shapes, seed)
+    slots = layout(read_llada(config, FAMILY, config["mask_token_id"]), LLADA_NAMES)
+    return random_tensors({name: slot.shape for name, slot in slots.items()}, seed)
 
 
 def moe_tensors(config: dict[str, Any]) -> dict[str, Tensor]:

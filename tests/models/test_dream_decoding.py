@@ -10,7 +10,6 @@ from torch import Tensor
 from s3dlm.diffusion.blocks import dream_counts
 from s3dlm.job import random_stream
 from s3dlm.models.base import Model
-from s3dlm.models.forward import Forward, Rows, Sampling
 from s3dlm.models.sampling import restrict
 from s3dlm.models.transformer import Transformer
 from s3dlm.settings import Settings
@@ -19,7 +18,6 @@ from tests.models.networks import MASK, random_network
 
 LENGTH = 24
 QUESTION = "why?"
-PROMPT = [3, 1, 4, 1, 5, 9, 2]
 
 
 def network() -> Transformer:
@@ -156,30 +154,3 @@ def test_filters_leave_at_least_one_token() -> None:
     assert torch.isfinite(restrict(logits, 1.0, top_p=1e-9)).tolist() == [[True, *[False] * 3]]
     assert torch.isfinite(restrict(logits, 1.0, top_k=1)).tolist() == [[True, *[False] * 3]]
     assert torch.equal(restrict(logits, 1.0, top_k=99, top_p=1.0), logits)
-
-
-# Guidance and suppression
-
-
-@torch.inference_mode()
-def test_guidance_moves_away_from_what_is_likely_without_the_prompt() -> None:
-    model = network()
-    canvas = np.full((2, 8), MASK)
-    canvas[1, 3] = 7
-    request = Rows(
-        np.array(PROMPT), canvas, canvas == MASK, 0, 8, np.zeros((2, 8, 1)), 0.0,
-        look_ahead=False, statistics=False, label="a test",
-        sampling=Sampling(guidance=1.5, suppressed=(9,)),
-    )  # fmt: skip
-    (found,) = Forward(model)([request])
-    for row in range(2):
-        tokens = torch.tensor([PROMPT + canvas[row].tolist()])
-        without = tokens.clone()
-        without[0, : len(PROMPT)] = MASK
-        given, bare = (model.head(model.encode(one)[0]).double() for one in (tokens, without))
-        logits = bare + 2.5 * (given - bare)
-        logits[:, [MASK, 9]] = -torch.inf
-        logp = torch.log_softmax(logits[len(PROMPT) :].clamp(-100, 100), -1)
-        masked = canvas[row] == MASK
-        assert found.top[row][masked].tolist() == logp.argmax(-1)[masked].tolist()
-        np.testing.assert_allclose(found.top_logp[row][masked], logp.amax(-1)[masked], atol=1e-4)

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import s3dlm
-from s3dlm import engine
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Model
 from s3dlm.models.device import logits_room
@@ -54,36 +53,27 @@ def test_the_pretend_gpu_refuses_what_a_gpu_refuses() -> None:
     ],
     ids=["warm", "greedy", "filtered", "guided"],
 )
-def test_a_forward_pass_gives_the_same_and_waits_once(shape: str, options: dict[str, Any]) -> None:
+def test_a_forward_pass_gives_the_same_and_waits_in_one_place(
+    shape: str, options: dict[str, Any]
+) -> None:
     requests = [make_rows(20, **options), make_rows(18, seed=1, **options)]
     expected = Forward(random_network(**SHAPES[shape]))(requests)
     with pretend_gpu() as syncs:
         found = Forward(to_gpu(random_network(**SHAPES[shape])))(requests)
-    waits = sum(syncs.values())
-    assert waits <= 1 + 4 * 2 if "experts" in shape else waits == 1, syncs  # twice in each layer
+    places = {place for place in syncs if "layers.py" not in place}  # experts wait in each layer
+    assert len(places) == 1, syncs
     for one, other in zip(found, expected, strict=True):
         assert_close(one, other)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_runs_and_waits_at_most_three_times_per_step(method: str) -> None:
+def test_every_method_runs_and_waits_in_one_place(method: str) -> None:
     wanted = {"gen_length": 16, "steps": 8, "block_length": 8, "particles": 2, "temperature": 0.8}
     settings = Settings.over(method, [wanted], {})
     with pretend_gpu() as syncs:
         model = Model("small", to_gpu(random_network()), ByteTokenizer(), frozenset({END}))
-        calls = 0
-
-        class Counting(Forward):
-            def __call__(self, requests: Any) -> Any:
-                nonlocal calls
-                calls += 1
-                return super().__call__(requests)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(engine, "Forward", Counting)
-            s3dlm.generate(model, "why?", settings=settings)
-        assert calls >= 8
-        assert sum(syncs.values()) <= 3 * calls, syncs
+        assert s3dlm.generate(model, "why?", settings=settings).nfe > 0
+        assert len(syncs) == 1, syncs
 
 
 @pytest.mark.parametrize(
@@ -105,7 +95,7 @@ def test_the_transformers_path_runs_there_too(tmp_path: Path) -> None:
         denoiser = TransformersModel(to_gpu(inner), MASK, 300, 64)
         assert denoiser.device.type == "cuda"
         found = Forward(denoiser)(requests)
-        assert sum(syncs.values()) <= 3, syncs
+        assert len(syncs) == 2, syncs  # there, and within transformers
     for one, other in zip(found, expected, strict=True):
         assert_close(one, other)
 

@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,10 @@ from s3dlm.cli import main as cli
 from s3dlm.cli.options import LOADING
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.evaluation.manifest import fingerprint
-from s3dlm.models import families, known, registry
+from s3dlm.models import families, registry
 from s3dlm.models.base import Model
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer, TransformerConfig
-from tests.fakes import ByteTokenizer
 from tests.models.checkpoints import (
     LLADA,
     SPECIAL,
@@ -325,21 +323,6 @@ def test_tiny_is_a_llada_folder_with_its_own_defaults(
     monkeypatch.setitem(registry.BUNDLED, "tiny", folder)
     model = load("tiny")
     assert (model.name, model.defaults.prompt_style) == ("tiny", "tiny")
-
-
-def made_elsewhere(*, device: str | None, dtype: str | None) -> Model:
-    from s3dlm.models.hf import LogitsModel
-
-    uniform = LogitsModel(lambda tokens: torch.zeros(*tokens.shape, 9), 8, 9, 64)
-    return Model("made elsewhere", uniform, ByteTokenizer(), frozenset())
-
-
-def test_other_packages_register_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("mine", f"{__name__}:made_elsewhere", registry.ENTRY_POINTS)
-    for module in (registry, known):
-        monkeypatch.setattr(module, "find_entry_points", lambda group: {"mine": entry})
-    assert load("mine").name == "made elsewhere"
-    assert known.known()[-1].name == "mine"
 
 
 def test_every_way_to_load_has_its_name_in_the_shell() -> None:

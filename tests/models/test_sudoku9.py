@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import re
 import shutil
 from pathlib import Path
@@ -24,7 +23,7 @@ from s3dlm.trace import read_trace, write_trace
 from tests.fakes import events_of
 from tests.models.checkpoints import edit_json
 from tools.networks import initialise
-from tools.sudoku9.__main__ import CONFIG, hidden, loss_of
+from tools.sudoku9.__main__ import CONFIG
 
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 SOLVED = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
@@ -160,22 +159,3 @@ def test_the_terminal_shows_grids_side_by_side_in_80_columns(model: Model) -> No
     assert max(map(len, lines)) == 80
     assert "│ 6 7 2  1 9 5  3 4 8  6 7 2  1 9 5  3 4 8  6 7 2  1 9 5  3 4 8" in "\n".join(lines)
     assert BLOCK in "".join(lines)
-
-
-def test_training_hides_many_cells_and_teaches_places_and_biases() -> None:
-    generator = torch.Generator().manual_seed(0)
-    masked = hidden(2000, generator)
-    counts = masked.sum(1)
-    assert counts.min() >= 1
-    assert counts.max() == 81
-    assert 0.7 < (counts >= 40).float().mean() < 0.8
-    network = Transformer(CONFIG)
-    initialise(network, generator)
-    cells = torch.tensor([[int(mark) - 1 for mark in SOLVED]]).expand(4, -1)
-    loss = loss_of(network, cells, masked[:4])
-    assert loss.item() == pytest.approx(math.log(9), abs=0.05)
-    loss.backward()
-    assert network.grid is not None
-    for parameter in network.grid.parameters():
-        assert parameter.grad is not None
-        assert parameter.grad.abs().max() > 0

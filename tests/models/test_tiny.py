@@ -91,8 +91,8 @@ def test_nothing_is_imported_before_it_is_wanted() -> None:
     """PyTorch's compiler and transformers take longer than all the rest of starting."""
     program = """
 import sys
-from s3dlm.models import known
-known.known()
+from s3dlm.models import folder
+folder.known()
 assert not {"torch", "transformers"} & sys.modules.keys()
 for name in [name for name in sys.modules if name.startswith("huggingface_hub")]:
     del sys.modules[name]  # it looks at what is on disk

@@ -1,15 +1,20 @@
-"""Puzzles of 9×9: what ships, and how it was made."""
+"""Puzzles of 9×9: what ships, and how it was made; and how their network is trained."""
 
 from __future__ import annotations
 
+import math
 from itertools import islice
 
 import pytest
+import torch
 
 from s3dlm import tasks
 from s3dlm.answers.grading import grade
 from s3dlm.answers.grids import is_solution
+from s3dlm.models.transformer import Transformer
+from tools.networks import initialise
 from tools.sudoku9 import grids, problems
+from tools.sudoku9.__main__ import CONFIG, hidden, loss_of
 
 BY_TASK = {"sudoku9_open": problems.open_puzzles, "sudoku9": problems.unique_puzzles}
 
@@ -51,3 +56,23 @@ def test_unique_puzzles_have_one_solution_and_open_ones_several() -> None:
         assert grade("sudoku9_open", grid, sample.gold, question=sample.question) == 1.0
     swapped = second[::-1]
     assert grade("sudoku9_open", swapped, sample.gold, question=sample.question) == 0.0
+
+
+def test_training_hides_many_cells_and_teaches_places_and_biases() -> None:
+    generator = torch.Generator().manual_seed(0)
+    masked = hidden(2000, generator)
+    counts = masked.sum(1)
+    assert counts.min() >= 1
+    assert counts.max() == 81
+    assert 0.7 < (counts >= 40).float().mean() < 0.8
+    network = Transformer(CONFIG)
+    initialise(network, generator)
+    solved = next(grids.grids("test", "unique"))
+    cells = torch.tensor([[int(mark) - 1 for mark in solved]]).expand(4, -1)
+    loss = loss_of(network, cells, masked[:4])
+    assert loss.item() == pytest.approx(math.log(9), abs=0.05)
+    loss.backward()
+    assert network.grid is not None
+    for parameter in network.grid.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.abs().max() > 0

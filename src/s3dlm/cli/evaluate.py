@@ -52,7 +52,6 @@ def eval_command(
     data: DataFolder = None,
     device: options.Device = None,
     load: options.Load = None,
-    fast: options.Fast = False,
     prompts: Annotated[options.Repeated, Option("--prompts", metavar="FILE", help=_PROMPTS)] = None,
     workers: Workers = None,
     ray: RayAddress = None,
@@ -84,8 +83,6 @@ def eval_command(
             axes = ", ".join(plans.AXES)
             raise SettingsError(f"{name} cannot be swept; give one value, or sweep one of: {axes}")
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
-    if fast:
-        load, fixed = [*(load or ()), "fast=true"], {"reveal": "threshold", **fixed}
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
         defaults = plans.recommendations(recommended)

@@ -108,7 +108,7 @@ def _methods() -> Listed:
 
 
 def _models() -> Listed:
-    from s3dlm.models.known import known
+    from s3dlm.models.folder import known
 
     rows, table = known(), []
     for row in rows:

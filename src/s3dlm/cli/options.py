@@ -53,10 +53,8 @@ Tasks = Annotated[
     ),
 ]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
-_LOAD = "How to load: dtype, quantize, adapter, dual_cache, mask_id, …"
+_LOAD = "How to load: dtype, quantize, adapter, mask_id, …"
 Load = Annotated[Repeated, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
-_FAST = "Adaptive reveal, and an approximate cache where the model's own is not exact."
-Fast = Annotated[bool, Option("--fast", help=_FAST)]
 _PROMPTS = "TOML file of your own prompts, a table per task with user, prefill and system."
 PromptsFile = Annotated[str | None, Option("--prompts", metavar="FILE", help=_PROMPTS)]
 _VERIFIER = "paper, checker, your FILE.py:NAME, …"
@@ -134,7 +132,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 LOADING = {
     "dtype": str, "adapter": str, "mask_id": int, "block": int,
     "trust_remote_code": bool, "devices": str,
-    "quantize": str, "dual_cache": int, "prompts": str, "fast": bool, "tensor_parallel": bool,
+    "quantize": str, "prompts": str, "tensor_parallel": bool,
 }  # fmt: skip
 
 
@@ -158,10 +156,10 @@ def typed(flag: str, texts: Repeated, kinds: dict[str, Any]) -> dict[str, Any]:
 
 
 def loading(
-    texts: Repeated, *, device: str | None = None, fast: bool = False, prompts: str | None = None
+    texts: Repeated, *, device: str | None = None, prompts: str | None = None
 ) -> dict[str, Any]:
-    """What `--load`, `--device`, `--fast` and `--prompts` say of how to load."""
-    more = [*(["fast=true"] if fast else ()), *([f"prompts={prompts}"] if prompts else ())]
+    """What `--load`, `--device` and `--prompts` say of how to load."""
+    more = [f"prompts={prompts}"] if prompts else []
     return {"device": device, **typed("--load", [*(texts or ()), *more], LOADING)}
 
 

@@ -64,7 +64,6 @@ def generate(
     more: More = None,
     device: options.Device = None,
     load: options.Load = None,
-    fast: options.Fast = False,
     prompts: options.PromptsFile = None,
     trace: Annotated[Path | None, Option(help="Write every step as JSON lines.")] = None,
     pace: Annotated[
@@ -104,7 +103,7 @@ def generate(
     recommended = defaults_of(model)
     settings = Settings.recommended(recommended, row, task_name, **overrides)
     _check(settings, prompt, task_name, infill)
-    how = options.loading(load, device=device, fast=fast, prompts=prompts)
+    how = options.loading(load, device=device, prompts=prompts)
     if infill is None:
         _check_known(model, given_task, prompt)
     loaded = options.load_model(model, quiet=True, **how)

@@ -44,7 +44,6 @@ def serve(
     grace: Annotated[float, Option(help="Seconds for running requests after SIGTERM.")] = 60.0,
     device: options.Device = None,
     load: options.Load = None,
-    fast: options.Fast = False,
     replicas: Annotated[str | None, Option(help=_REPLICAS)] = None,
     ray: Annotated[str | None, Option(metavar="ADDRESS", help=_RAY)] = None,
 ) -> None:
@@ -75,7 +74,7 @@ def serve(
     check_exposure(host, key, insecure=insecure)
     kinds = {field.name: type(field.default) for field in dataclasses.fields(Limits)}
     limits = Limits(**options.typed("--max", limit, kinds))
-    how = options.loading(load, device=device, fast=fast)
+    how = options.loading(load, device=device)
     aliases = dict(_alias(text) for text in alias or ())
     judges = {name: options.own_verifier(name) for name in verifier or ()}
     # Mistakes are reported before a long load; the model's own values are not known yet.

@@ -38,7 +38,7 @@ def load_small(load: Callable[..., Model], options: dict[str, Any]) -> Model:
     if not isinstance(model.denoiser, Transformer):
         raise SettingsError(
             f"quantize={kind!r} is for native models, and {model.name!r} is none: leave it out; "
-            "`s3dlm list models` says which families are native"
+            "docs/models.md says which families are native"
         )
     quantize_weights(model.denoiser, kind, device)
     return model

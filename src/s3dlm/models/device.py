@@ -1,14 +1,12 @@
-"""What depends on where a network runs: its device and dtype, room for logits, transfers and time."""
+"""What depends on where a network runs: its device and dtype, room for logits, and time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from s3dlm.errors import SettingsError, unknown_name
@@ -59,26 +57,6 @@ def logits_room(device: torch.device) -> int:
         return GPU_LOGITS
     free, _ = torch.cuda.mem_get_info(device)
     return max(CPU_LOGITS, min(GPU_LOGITS, free // 8))
-
-
-def to_host(groups: Sequence[Sequence[Tensor]]) -> list[list[NDArray[Any]]]:
-    """Integer and float tensors as arrays; from a GPU all of them in one transfer."""
-    flat = [tensor for group in groups for tensor in group]
-    if not flat:
-        return []
-    if flat[0].device.type == "cpu":
-        return [[tensor.numpy() for tensor in group] for group in groups]
-    # As 32-bit words: token ids fit, and floats keep their bits.
-    columns = [tensor.reshape(-1) for tensor in flat]
-    words = [c.view(torch.int32) if c.is_floating_point() else c.to(torch.int32) for c in columns]
-    ends = np.cumsum([tensor.numel() for tensor in flat])
-    pieces = iter(np.split(torch.cat(words).cpu().numpy(), ends[:-1]))
-
-    def array(words: NDArray[np.int32], tensor: Tensor) -> NDArray[Any]:
-        kept = words.view(np.float32) if tensor.is_floating_point() else words.astype(np.int64)
-        return kept.reshape(tuple(tensor.shape))
-
-    return [[array(next(pieces), tensor) for tensor in group] for group in groups]
 
 
 class Clock:

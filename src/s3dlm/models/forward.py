@@ -5,8 +5,8 @@ positions only, in chunks of bounded size, and each chunk is reduced at once: th
 log-probability (the look-ahead), and for the open block as many exact samples as there can be
 children (the next proposal). What leaves this file is small numpy data; no logits survive.
 
-On a GPU nothing waits for the host before all of a batch is queued: its results come back in one
-transfer, and checks that need a value are made there.
+On a GPU nothing waits for the host before all of a batch is queued: checks that need a value are made
+when its results are there.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from torch import Tensor
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser
-from s3dlm.models.cache import PrefixCache
-from s3dlm.models.device import Clock, logits_room, to_host
-from s3dlm.models.features import leave, recalled
+from s3dlm.models.cache import PrefixCache, leave, recalled
+from s3dlm.models.device import Clock, logits_room
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Place, batches, groups
 from s3dlm.models.packing import Prediction as Prediction
 from s3dlm.models.packing import Rows as Rows
@@ -53,9 +52,8 @@ class Forward:
         if self.on_cpu:
             self.cache_rows = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
         self.prefixes: PrefixCache | None = denoiser.reader()
-        # With a cache that pretends, what a pass says of a canvas depends on when it is made.
-        self.remembers = self.prefixes is None or self.prefixes.exact
         self.head = denoiser.head_in_place(self.positions)
+        # What conditions a pass is no part of its row, so such a row is never remembered.
         self.expected = denoiser.conditioned
         self.clock = Clock(self.device)
 
@@ -109,7 +107,7 @@ class Forward:
     def _predict(
         self, requests: Sequence[Rows], results: list[Prediction], batch: Batch
     ) -> list[tuple[Place, list[NDArray[Any]]]]:
-        """Everything that is wanted of a batch, on the host, after one transfer."""
+        """Everything that is wanted of a batch, on the host."""
         request = requests[batch[0][0]]
         guided, again = request.sampling.guidance > 0, request.is_kept(batch[0][1])
         plain, known = None, None
@@ -125,11 +123,12 @@ class Forward:
         else:
             features = self._encode(requests, batch)
         width, flat = features.shape[1], features.flatten(0, 1)
-        if not again and self.remembers:
+        if not again and not self.expected:
             leave(requests, results, batch, width, known, flat, plain)
         found = groups(requests, results, batch, width, known)
         waiting = [self._read(places, flat, plain, sampled) for sampled, places in found]
-        arrays = to_host(waiting)
+        # All of the batch is queued, so that a GPU makes the host wait here alone.
+        arrays = [[tensor.cpu().numpy() for tensor in tensors] for tensors in waiting]
         self.clock.settle()
         read = []
         for (_, places), (largest, *whole) in zip(found, arrays, strict=True):

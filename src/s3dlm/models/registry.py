@@ -1,8 +1,7 @@
 """How a name becomes a model.
 
-A name is `tiny` or `sudoku9` (bundled with the package), a name another package registered under the entry point
-group `s3dlm.models`, a local folder, or a hub id. Nothing heavy is imported before `load` is called,
-so that listing names stays instant.
+A name is `tiny`, `sudoku9` or `noisy9` (bundled with the package), a local folder, or a hub id. Nothing heavy
+is imported before `load` is called, so that listing names stays instant.
 """
 
 from __future__ import annotations
@@ -10,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
-from s3dlm.inputs import Registry, find_entry_points, load_entry_point
-from s3dlm.models.base import EVERY_METHOD, Loading, Model
+from s3dlm.errors import ModelError, unknown_name
+from s3dlm.inputs import Registry
+from s3dlm.models.base import Loading, Model
 from s3dlm.models.families import find_family
 from s3dlm.models.folder import (
     BUNDLED,
     DEFAULTS_FILE,
+    KNOWN,
     defaults_in,
     find_folder,
     read_json,
     revision_of,
 )
-from s3dlm.models.known import ENTRY_POINTS, KNOWN
 from s3dlm.tasks.prompts import read as read_prompts
 from s3dlm.verifier.calibration import calibrations_in
 
@@ -41,9 +40,8 @@ PLACEMENTS: Registry[Callable[..., Model]] = Registry("placement", "s3dlm.placem
 
 def check_model_name(name: str) -> None:
     """Refuse what can name no model, before anything is read or loaded."""
-    names = [*KNOWN, *find_entry_points(ENTRY_POINTS)]
-    if name not in names and "/" not in name and not Path(name).is_dir():
-        wrong = unknown_name("model", name, names)
+    if name not in KNOWN and "/" not in name and not Path(name).is_dir():
+        wrong = unknown_name("model", name, KNOWN)
         raise ModelError(wrong if wrong.endswith("?") else f"{wrong}, a folder or a hub id")
 
 
@@ -60,14 +58,12 @@ def load(
     block: int | None = None,
     adapter: str | Adapter | None = None,
     quantize: str | None = None,
-    dual_cache: int | None = None,
-    fast: bool = False,
     prompts: str | None = None,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
 
     Args:
-        name: A bundled or registered name, a folder, or a hub id; "owner/name@revision" pins a
+        name: A bundled name, a folder, or a hub id; "owner/name@revision" pins a
             commit, tag or branch.
         device: Such as "cpu", "cuda" or "cuda:1".
         devices: Such as ["cuda:0", "cuda:1"]: rows of each forward pass are shared among copies.
@@ -80,9 +76,6 @@ def load(
         adapter: A LoRA adapter, a folder or a hub id, that is merged into the weights.
         quantize: int8 or int4: a native network's weights in so many bits (`pip install
             s3dlm[quantize]`); int4 computes in bfloat16.
-        dual_cache: An approximation for models that read both ways: only open blocks are run, and the
-            whole row when a block opens and every so many passes (0: never).
-        fast: `dual_cache`, and reveal="threshold".
         prompts: A TOML file with prompt templates by task.
     """
     options: dict[str, Any] = {**locals()}
@@ -91,22 +84,11 @@ def load(
             return PLACEMENTS.find(way)(load, options)
     check_model_name(name)
     own = None if prompts is None else read_prompts(prompts)
-    plugin = None if name in KNOWN else find_entry_points(ENTRY_POINTS).get(name)
-    if plugin is not None:
-        if adapter is not None:
-            raise SettingsError(
-                f"adapter={adapter!r} is for checkpoints, and {name!r} is none but a plugin: leave it out"
-            )
-        model = cast(Any, load_entry_point(plugin, object))(device=device, dtype=dtype)
-        if not isinstance(model, Model):
-            kind = type(model).__name__
-            raise ModelError(f"the plugin for {name!r} returned a {kind}, not a Model")
-    else:
-        folder = BUNDLED.get(name) or find_folder(name, code=trust_remote_code)
-        model = _load_folder(folder, options)
+    folder = BUNDLED.get(name) or find_folder(name, code=trust_remote_code)
+    model = _load_folder(folder, options)
     if own is not None:
         model = replace(model, defaults=replace(model.defaults, prompts=own))
-    return _accelerated(model, dual_cache, fast)
+    return model
 
 
 def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
@@ -148,23 +130,3 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
         revision=revision_of(folder),
         calibrations=calibrations_in(folder, name.partition("@")[0], kind),
     )
-
-
-def _accelerated(model: Model, dual_cache: int | None, fast: bool) -> Model:
-    """The model with an approximate cache, adaptive reveal, or both."""
-    network: Any = model.denoiser
-    native = hasattr(network, "dual_cache")
-    both_ways = native and network.causal_block is None and not network.whole
-    if dual_cache is not None and not (both_ways and type(dual_cache) is int and dual_cache >= 0):
-        raise SettingsError(
-            f"dual_cache={short_repr(dual_cache)} is not allowed: it is a whole number from 0 up, for "
-            "native models that read both ways; leave it out"
-        )
-    if fast:
-        dual_cache = (dual_cache or 0) if both_ways else None
-        asked = {**model.defaults.settings.get(EVERY_METHOD, {}), "reveal": "threshold"}
-        settings = {**model.defaults.settings, EVERY_METHOD: asked}
-        model = replace(model, defaults=replace(model.defaults, settings=settings))
-    if dual_cache is not None:
-        network.dual_cache = dual_cache
-    return model
