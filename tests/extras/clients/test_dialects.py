@@ -155,11 +155,9 @@ def test_why_an_answer_ended(live: Live, stream: bool) -> None:
 @pytest.mark.parametrize(
     ("own", "effort"),
     [
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, "medium"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 32_000}}, "high"),
-        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"}}, "medium"),
-        ({"thinking": {"type": "disabled"}}, None),
+        ({"output_config": {"effort": "low"}}, "low"),
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, "high"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, None),
     ],
 )
 def test_efforts(live: Live, own: dict[str, Any], effort: str | None) -> None:
