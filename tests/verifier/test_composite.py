@@ -63,7 +63,7 @@ REFUSED = [  # (call, words)
     (lambda: for_task("gsm8"), "did you mean 'gsm8k'"),
     (lambda: for_task("gsm8k", "papr"), "verifier='papr'"),
     (lambda: as_verifier("nobody"), "verifier='nobody'"),
-    (lambda: as_verifier(3), r"not a verifier.*`score` returns a Score"),
+    (lambda: as_verifier(3), r"not a verifier.*derived from"),
     *[
         (lambda value=value: as_verifier(lambda p, t, c: value).score("q", "text"), "finite number")
         for value in (None, "high", float("nan"), float("inf"), [1])
