@@ -197,11 +197,13 @@ def test_mistakes_have_the_shape_of_the_api(
     assert told.value.body["error"]["type"] == kinds[told.value.status_code]
 
 
-def test_images_and_last_answers_are_refused(live: Live) -> None:
+def test_images_last_answers_and_empty_stops_are_refused(live: Live) -> None:
     picture: Any = [{"role": "user", "content": [{"type": "image", "source": {}}]}]
     for turns in (picture, TURNS[:2]):
         with pytest.raises(anthropic.BadRequestError, match="message"):
             messages(live).create(model="fake", max_tokens=9, messages=turns)
+    with pytest.raises(anthropic.BadRequestError, match="stop_sequences"):
+        messages(live).create(model="fake", max_tokens=9, messages=TURNS[2:], stop_sequences=[""])
 
 
 def test_an_error_ends_a_stream_by_an_event_of_the_api() -> None:

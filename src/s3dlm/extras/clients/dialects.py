@@ -23,6 +23,7 @@ from s3dlm.server.schemas import (
     Effort,
     Message,
     RequestBody,
+    Stop,
     request_settings,
 )
 from s3dlm.server.streaming import Watch, cut
@@ -82,7 +83,7 @@ class MessagesRequest(RequestBody):
     messages: Turns
     max_tokens: Count
     system: str | list[ContentPart] | None = None
-    stop_sequences: Annotated[list[str], Field(max_length=16)] | None = None
+    stop_sequences: Annotated[list[Stop], Field(max_length=16)] | None = None
     thinking: dict[str, Any] | None = None  # without effect
     output_config: Reasoning | None = None
     stream: bool | None = None
