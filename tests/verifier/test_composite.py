@@ -77,11 +77,11 @@ def test_what_is_no_verifier_is_refused_with_a_reason(call, words):
         call()
 
 
-def test_a_function_is_a_verifier_a_verifier_itself_and_a_task_names_its_own():
+def test_a_function_is_a_verifier_and_a_verifier_itself():
     verifier = as_verifier(lambda prompt, text, confidence: len(text) / 10 + (confidence or 0))
     assert verifier.score("q", "12345", 0.25) == Score(0.75, {"custom": 0.75})
     paper = for_task("gsm8k")
-    assert as_verifier(paper) is as_verifier("gsm8k") is paper
+    assert as_verifier(paper) is for_task("gsm8k", "paper") is paper
 
 
 class Entry:
