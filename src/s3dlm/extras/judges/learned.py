@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from s3dlm.answers.delimiters import strip_end_tokens
@@ -25,11 +23,6 @@ AUTO_CLASSES = {
     "reward": "AutoModelForSequenceClassification",
     "prm": "AutoModelForTokenClassification",
     "likelihood": "AutoModelForCausalLM",
-}
-SUMMARIES: Mapping[str, Callable[[list[float]], float]] = {
-    "min": min,
-    "mean": fmean,
-    "last": lambda steps: steps[-1],
 }
 _STEP = re.compile(r"[^\n]*\S[^\n]*")
 
@@ -130,7 +123,7 @@ class LearnedVerifier(Verifier):
         return [Score(sigmoid(reward), {"reward": reward}) for reward in rewards]
 
     def _judge_steps(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
-        """The weakest step, all summaries as parts, and the places of suspicious steps."""
+        """The weakest step, and the places of suspicious ones."""
         rows, ends = [], []
         for row, text in zip(prefixes, texts, strict=True):
             places = []
@@ -146,8 +139,8 @@ class LearnedVerifier(Verifier):
             steps = [sigmoid(_margin(labels)) for labels in ends_of_steps]
             judged = zip(places, steps, strict=True)
             spans = tuple((*span, round(1.0 - step, 2)) for (_, span), step in judged if step < 0.5)
-            parts = {name: float(of(steps)) if steps else 0.0 for name, of in SUMMARIES.items()}
-            scores.append(Score(parts["min"], parts, spans))
+            weakest = min(steps, default=0.0)
+            scores.append(Score(weakest, {"weakest_step": weakest}, spans))
         return scores
 
     def _judge_tokens(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
