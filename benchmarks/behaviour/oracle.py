@@ -26,7 +26,7 @@ from s3dlm.search.revise import Restarts
 from s3dlm.search.run import Run
 from s3dlm.search.smc import S3
 from s3dlm.settings import Settings
-from s3dlm.verifier import Score
+from s3dlm.verifier import Score, Verifier
 
 TASK, WITHIN = "sudoku9", (16, 32, 64)
 PLAIN = "restarts"
@@ -72,7 +72,7 @@ class GivesUp(Restarts, _Knows):
 
 
 @dataclass(frozen=True)
-class Blames:
+class Blames(Verifier):
     """A verifier that says exactly which cells are wrong."""
 
     solution: str

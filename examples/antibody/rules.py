@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from s3dlm import Score
+from s3dlm import Score, Verifier
 
 MOTIFS = {
     "glycosylation": r"N[^P][ST]",
@@ -32,7 +32,7 @@ HYDROPATHIES = (-1.0, 0.0)
 Span = tuple[int, int]
 
 
-class Rules:
+class Rules(Verifier):
     """Scores a loop by the share of rules it keeps, with a little for a near miss; 1 is all."""
 
     name = "developability"

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from s3dlm import Score
+from s3dlm import Score, Verifier
 
 Span = tuple[int, int]
 FINALS = 28  # of each pair of first consonant and vowel; the first has no final consonant
@@ -95,7 +95,7 @@ def sentences() -> list[Sentence]:
     return made
 
 
-class Rules:
+class Rules(Verifier):
     """The share of rules that a filled sentence keeps, with a little for a near miss; 1 is all."""
 
     name = "korean rules"

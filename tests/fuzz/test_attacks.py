@@ -48,15 +48,6 @@ LOOPING = "```python\ndef f(x):\n    while True: pass\n```"
 CODE = {"task": "mbpp", "prompt": "Loop.\nYour code should pass this test:\nassert f(1) == 2"}
 # As many texts as a step may verify.
 WIDE = {"particles": 8, "branching": 8, "look_aheads": 32, "temperature": 1.0, "gen_length": 256, "steps": 64, "block_length": 256}  # fmt: skip
-# Schemas that cost much to check, to build or to apply.
-SCHEMAS: tuple[Any, ...] = (
-    {"anyOf": [{}] * 4900},
-    {"anyOf": [{"type": "object", "properties": {"a": {"const": 1}}}] * 80 + [{}]},
-    {"enum": [[0] * 100 for _ in range(38)]},
-    {"items": {"enum": list(range(3000))}, "type": "array"},
-    {"properties": {f"a{i}": {"enum": list(range(12))} for i in range(200)}},
-    {"not": {"allOf": [{"not": {"anyOf": [{}] * 15}}] * 15}},
-)
 
 
 class Attacker:
@@ -130,12 +121,6 @@ class Attacker:
 
     def deep_bodies(self, rng: random.Random) -> None:
         self.post(rng.choice(("[" * 200_000, '{"a":' * 100_000, "9" * 900_000, "\x00" * 900_000)))
-
-    def schemas(self, rng: random.Random) -> None:
-        form = {"name": "a", "schema": rng.choice(SCHEMAS)}
-        wanted = {"type": "json_schema", "json_schema": form}
-        sizes = {"particles": 8, "branching": 4, "gen_length": 64, "steps": 16, "block_length": 64}
-        self.post({"response_format": wanted, **sizes, "n": 2, "seed": rng.randrange(99)})
 
     def texts_that_judge_themselves(self, rng: random.Random) -> None:
         looks = rng.choice((8, 32))

@@ -16,7 +16,7 @@ from s3dlm.job import Job, prepare
 from s3dlm.models.base import Turn
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
-from s3dlm.verifier.base import Score
+from s3dlm.verifier.base import Score, Verifier
 from tests.fakes import FakeDenoiser, fake_model, plain
 
 SMALL = Settings(gen_length=16, steps=8, block_length=16)
@@ -43,7 +43,7 @@ def test_a_prompt_longer_than_the_context() -> None:
         s3dlm.generate(fake_model(), "x" * 600, settings=SMALL)
 
 
-class Failing:
+class Failing(Verifier):
     """Called for each text: good for a good question; else it does as it is told."""
 
     def __init__(self, fail: Callable[[], object]) -> None:

@@ -8,13 +8,13 @@ import pytest
 import s3dlm
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
-from s3dlm.verifier import Score
+from s3dlm.verifier import Score, Verifier
 from tests.fakes import MASK, search
 
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.5}
 
 
-class Notes:
+class Notes(Verifier):
     """Scores a text by a hash of it and remembers what it was shown."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Notes:
         return Score(self.seen[text])
 
 
-class Same:
+class Same(Verifier):
     """Likes all texts alike."""
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:

@@ -13,7 +13,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.search.rounds import MOST_IDLE
 from s3dlm.search.step import Memo
 from s3dlm.settings import Settings
-from s3dlm.verifier import Score
+from s3dlm.verifier import Score, Verifier
 from tests.fakes import QUESTION, assert_same_search, events_of, fake_model, search, small
 
 FEW = {"gen_length": 32, "steps": 8, "block_length": 16, "temperature": 0.6, "particles": 2}
@@ -103,7 +103,7 @@ def test_a_search_that_outgrows_its_memo_is_the_same() -> None:
 def test_a_search_that_meets_nothing_new_ends_before_its_budget(method: str) -> None:
     """Of a sharp model all texts are equal; a budget of any size is no reason to go on for ever."""
 
-    class Unhappy:
+    class Unhappy(Verifier):
         satisfied_at = 1.0
 
         def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:

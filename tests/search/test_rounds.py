@@ -17,12 +17,12 @@ from s3dlm.search.particles import Canvas
 from s3dlm.search.remask import REMASKINGS, Remasking, Text, positions
 from s3dlm.search.rounds import MOST_IDLE
 from s3dlm.settings import Settings, has, schema
-from s3dlm.verifier import Score, for_task
+from s3dlm.verifier import Score, Verifier, for_task
 from tests.fakes import ADAPTIVE, END, MASK, QUESTION, fake_model, search, small
 
 
 @dataclass(frozen=True)
-class Wants:
+class Wants(Verifier):
     """Satisfied by a text that has these words; doubts the first equals sign of others."""
 
     words: str

@@ -12,7 +12,7 @@ from s3dlm.engine import Batcher, Job, Result, generate_batch, run
 from s3dlm.search import score
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
-from s3dlm.verifier.base import Score
+from s3dlm.verifier.base import Score, Verifier
 from tests.fakes import FakeDenoiser, fake_model
 
 SETTINGS = Settings(
@@ -21,7 +21,7 @@ SETTINGS = Settings(
 PROMPTS = [f"Question {n}" for n in range(4)]
 
 
-class Counting:
+class Counting(Verifier):
     """Scores by length; keeps the prompts of every call."""
 
     def __init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import socket
@@ -201,29 +200,7 @@ def test_nothing_listens_to_a_network_by_accident() -> None:
 
 def test_an_address_that_is_taken_is_said_in_one_line() -> None:
     with bind_socket("127.0.0.1", 0) as first:
+        assert first.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's algorithm on
         port = first.getsockname()[1]
         with pytest.raises(SettingsError, match=f"port={port} is not available.*--port"):
             bind_socket("127.0.0.1", port)
-
-
-def test_an_answer_does_not_wait_for_acknowledgements() -> None:
-    """Head and body are sent one after the other; with Nagle's algorithm each answer takes 40 ms."""
-
-    async def accepted() -> int:
-        loop = asyncio.get_running_loop()
-        made: asyncio.Future[asyncio.Transport] = loop.create_future()
-
-        class Accepts(asyncio.Protocol):
-            def connection_made(self, transport: Any) -> None:
-                made.set_result(transport)
-
-        bound = bind_socket("127.0.0.1", 0)
-        async with await loop.create_server(Accepts, sock=bound):
-            with socket.create_connection(bound.getsockname()):
-                transport = await made
-                own = transport.get_extra_info("socket")
-                off: int = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-                transport.abort()
-        return off
-
-    assert asyncio.run(accepted())

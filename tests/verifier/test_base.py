@@ -1,48 +1,17 @@
-"""A verifier needs `score` alone; what stands around one loses nothing of it; spans say where it doubts."""
+"""A verifier needs `score` alone; a function is one, too; spans say where it doubts."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
 
 import pytest
 
+from s3dlm.errors import SettingsError
 from s3dlm.verifier import Score, Verifier, as_verifier, compose, for_task
 from s3dlm.verifier.base import takes_many
 
 TEXT = "Step 1: 12 + 7 = 20. Then 3 * 4 = 13. Therefore the answer is \\boxed{19}."
 MEMBERS = {name for name in vars(Verifier) if name[0] != "_"}
-
-
-class Foreign:
-    """Has every member but the model as judge, which only a search can ask, and no base class."""
-
-    name, satisfied_at, compares_texts = "whole", 0.5, True
-
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(confidence or 0.0, {prompt: 1.0})
-
-    def score_batch(
-        self, prompts: Sequence[str], texts: Sequence[str], confidences: Sequence[float | None]
-    ) -> list[Score]:
-        return [self.score(*row) for row in zip(prompts, texts, confidences, strict=True)]
-
-    def score_partial(self, prompt: str, text: str) -> Score:
-        return Score(0.75)
-
-
-class Bare:
-    """Which method scores depends on its state, and needs a confidence; what it holds cannot be pickled."""
-
-    def __init__(self) -> None:
-        self.total = lambda: 1.0
-
-    @property
-    def score(self) -> Callable[[str, str, float | None], Score]:
-        return lambda prompt, text, confidence: Score(self.total())
-
-    def __reduce__(self) -> tuple[type, tuple[()]]:
-        return Bare, ()
 
 
 class Least(Verifier):
@@ -61,26 +30,20 @@ def test_a_verifier_has_few_members_of_which_only_score_must_be_written() -> Non
         type("Nothing", (Verifier,), {})()
 
 
-def test_what_stands_around_a_foreign_object_loses_no_member() -> None:
-    around = as_verifier(Foreign())  # type: ignore[arg-type]
-    for member in MEMBERS - {"score", "score_batch", "score_partial", "model_judge"}:
-        assert getattr(around, member) == getattr(Foreign, member), member
-    assert takes_many(around)
-    assert around.score("q", "a", 0.9) == Score(0.9, {"q": 1.0})
-    assert around.score_batch(["q"], ["a"], [0.9]) == [Score(0.9, {"q": 1.0})]
-    assert around.score_partial is not None
-    assert around.score_partial("q", "a") == Score(0.75)
+def half(prompt: str, text: str, confidence: float | None) -> float:
+    return 0.5
 
 
-def test_an_object_is_adapted_once_looked_at_anew_and_pickled_as_itself() -> None:
-    judge = Bare()
-    adapted = as_verifier(judge)
-    assert as_verifier(judge) is adapted
-    assert (adapted.name, takes_many(adapted), adapted.score_partial) == ("Bare", False, None)
-    assert adapted.score("q", "a") == Score(1.0)
-    judge.total = lambda: 0.0
-    assert adapted.score("q", "a", confidence=0.5) == Score(0.0)
-    assert pickle.loads(pickle.dumps(adapted)).score("q", "a") == Score(1.0)
+def test_a_function_is_adapted_once_and_pickled_as_itself_and_an_object_needs_the_class() -> None:
+    adapted = as_verifier(half)
+    assert as_verifier(half) is adapted
+    assert (adapted.name, takes_many(adapted), adapted.score_partial) == ("half", False, None)
+    assert pickle.loads(pickle.dumps(adapted)) is adapted
+    least = Least()
+    assert as_verifier(least) is least
+    foreign = type("Foreign", (), {"score": least.score})()
+    with pytest.raises(SettingsError, match=r"derived from s3dlm\.Verifier"):
+        as_verifier(foreign)
 
 
 def test_a_text_that_comes_again_with_another_confidence_is_read_once() -> None:

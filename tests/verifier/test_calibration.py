@@ -11,11 +11,9 @@ from s3dlm.evaluation.statistics import accuracy_at_coverage, brier, reliability
 from s3dlm.verifier.calibration import (
     AnswerCalibration,
     GradedAnswer,
-    Logistic,
     calibrations_in,
     cross_fitted,
     fit_answers,
-    fit_logistic,
     sigmoid,
 )
 
@@ -69,14 +67,13 @@ def test_a_missing_confidence_counts_as_the_typical_one():
     ],
 )
 def test_two_right_and_two_wrong_of_twenty_are_enough(good, bad, enough):
-    values, right = [n / 40 for n in range(good + bad)], [False] * bad + [True] * good
+    answers = [GradedAnswer(n / 40, 0.5, None, n >= bad, str(n)) for n in range(good + bad)]
     if enough:  # finite weights, although the answers are separable
-        fitted = fit_logistic(values, right)
-        assert np.isfinite([fitted.slope, fitted.intercept]).all()
-        assert fitted(0.0) < fitted(1.0)
+        fitted = fit_answers(answers)
+        assert 0.0 < fitted.p_correct(0.0, 0.5) < fitted.p_correct(1.0, 0.5) < 1.0
     else:
         with pytest.raises(SettingsError, match=f"{good} of them right, are too few"):
-            fit_logistic(values, right)
+            fit_answers(answers)
 
 
 def test_definitions():
@@ -88,7 +85,6 @@ def test_definitions():
     assert accuracy_at_coverage([0.5, 0.5], [False, True])["50%"] == 0.5
     bins = reliability([0.05, 0.95, 1.0], [False, True, False])
     assert [(b.low, b.count, b.accuracy) for b in bins] == [(0.0, 1, 0.0), (0.9, 2, 0.5)]
-    assert Logistic(2.0, -1.0)(0.5) == 0.5
     assert (sigmoid(1e6), sigmoid(-1e6)) == (1.0, 0.0)
 
 
@@ -107,10 +103,6 @@ def test_fits_are_those_of_newtons_method():
         fitted = fit_answers(graded)
         weights = (fitted.intercept, fitted.score, fitted.agreement, fitted.confidence)
         assert weights == pytest.approx(expected, abs=1e-6)
-    values = np.random.default_rng(1).normal(size=60)
-    right = np.random.default_rng(2).random(60) < 1 / (1 + np.exp(-2 * values))
-    curve = fit_logistic(values.tolist(), right.tolist())
-    assert (curve.slope, curve.intercept) == pytest.approx((2.3373333, -0.3629744), abs=1e-6)
 
 
 def test_a_calibration_is_applied_without_scipy_and_fitted_with_it(monkeypatch):

@@ -63,7 +63,7 @@ REFUSED = [  # (call, words)
     (lambda: for_task("gsm8"), "did you mean 'gsm8k'"),
     (lambda: for_task("gsm8k", "papr"), "verifier='papr'"),
     (lambda: as_verifier("nobody"), "verifier='nobody'"),
-    (lambda: as_verifier(3), r"not a verifier.*`score` returns a Score"),
+    (lambda: as_verifier(3), r"not a verifier.*derived from"),
     *[
         (lambda value=value: as_verifier(lambda p, t, c: value).score("q", "text"), "finite number")
         for value in (None, "high", float("nan"), float("inf"), [1])
@@ -77,11 +77,11 @@ def test_what_is_no_verifier_is_refused_with_a_reason(call, words):
         call()
 
 
-def test_a_function_is_a_verifier_a_verifier_itself_and_a_task_names_its_own():
+def test_a_function_is_a_verifier_and_a_verifier_itself():
     verifier = as_verifier(lambda prompt, text, confidence: len(text) / 10 + (confidence or 0))
     assert verifier.score("q", "12345", 0.25) == Score(0.75, {"custom": 0.75})
     paper = for_task("gsm8k")
-    assert as_verifier(paper) is as_verifier("gsm8k") is paper
+    assert as_verifier(paper) is for_task("gsm8k", "paper") is paper
 
 
 class Entry:

@@ -21,13 +21,15 @@ LENGTH = "def length(prompt, text, confidence):\n    return min(1.0, len(text) /
 def file(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
-        LENGTH + "class Judge:\n    def score(self, *row):\n        return 1\nNUMBER = 3\n"
+        LENGTH
+        + "from s3dlm.verifier import Verifier\n"
+        + "class Judge(Verifier):\n    def score(self, *row):\n        return 1\nNUMBER = 3\n"
     )
     return path
 
 
 def test_a_file_gets_a_name_with_a_hash_of_its_content(file):
-    assert as_verifier(own.from_file(f"{file}:Judge")).name == "Judge"  # a class is built
+    assert as_verifier(own.from_file(f"{file}:Judge")).score("q", "x") == 1  # a class is built
     name = own.from_file(f"{file}:length")
     assert name.startswith("mine.py:length@")
     assert as_verifier(name, "gsm8k").score("q", "x" * 50).total == 0.5

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from s3dlm.answers.numbers import UNSIGNED
+from s3dlm.answers.numbers import NUMBER, UNSIGNED, last_number_in
 
 # Scans are bounded so that ten thousand unclosed `\boxed{` cost no more than a few.
 MAX_ANSWER = 2000
@@ -76,6 +76,19 @@ def find_each(text: str) -> Iterator[Found]:
     for finder in (find_boxed, find_tagged, find_hashes, find_phrase):
         if found := finder(text):
             yield found
+
+
+def find_number(text: str) -> Found | None:
+    """The first delimited answer with a digit in it, or else the last number of the text, whose delimiter
+    is the box that was left open, or nothing."""
+    delimited = (found for found in find_each(text) if NUMBER.search(found.content))
+    if found := next(delimited, None):
+        return found
+    if (numeral := last_number_in(text)) is None:
+        return None
+    start = text.rfind(numeral.lstrip("-"))
+    box = text.rfind("boxed{", max(start - 20, 0), start)
+    return Found(numeral, start, "") if box < 0 else Found(numeral, max(box - 1, 0), "open")
 
 
 def find_boxed(text: str) -> Found | None:

@@ -6,7 +6,6 @@ import re
 
 from s3dlm.answers import delimiters, expressions
 from s3dlm.answers.grids import ORDERS
-from s3dlm.answers.numbers import NUMBER, last_number_in
 
 _LETTER = re.compile(r"(?<![A-Za-z0-9\\'’])([A-H])(?![A-Za-z0-9'’])")
 _LONE_LETTER = re.compile(r"[\s(\[*{$]*(?:\\text\s*\{\s*\(?)?([A-Ha-h])[\s)\]*}$.,:]*", re.ASCII)
@@ -27,8 +26,8 @@ def content(text: str, question: str) -> str | None:
 
 def number(text: str, question: str) -> str | None:
     """The first delimited answer with a digit in it, or else the last number of the text."""
-    contents = (found.content for found in delimiters.find_each(text))
-    return next(filter(NUMBER.search, contents), None) or last_number_in(text)
+    found = delimiters.find_number(text)
+    return found.content if found else None
 
 
 def choice(text: str, question: str) -> str | None:

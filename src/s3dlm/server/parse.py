@@ -25,7 +25,6 @@ from s3dlm.server.structured import grammar_of, grammar_of_call
 from s3dlm.settings import Settings, decoded, has
 from s3dlm.verifier import SELF, bundled_verifiers
 
-LONGEST_STOP = 256  # characters
 # Budgets, in those that a method has without an effort; with none there is no search.
 EFFORTS = {"minimal": 0.25, "low": 0.5, "medium": 1.0, "high": 4.0, "xhigh": 16.0}
 ROLES = {"developer": "system"}  # OpenAI's newer name
@@ -96,9 +95,6 @@ def openai_searches(
         raise ApiError(400, "give either tools or another form of answer", param="tools")
     grammar = calls or grammar
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    if any(not stop or len(stop) > LONGEST_STOP for stop in stops):
-        message = f"every stop sequence needs 1 to {LONGEST_STOP} characters"
-        raise ApiError(400, message, param="stop")
     if stops and grammar is not None:
         message = "give either stop or a form of answer, which a stop sequence would break"
         raise ApiError(400, message, param="stop")

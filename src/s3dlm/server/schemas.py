@@ -24,6 +24,7 @@ _NARROWER: dict[str, dict[str, Any]] = {
     "verifier": {"enum": [*bundled_verifiers(), SELF]},  # files are not for clients
 }
 Count = Annotated[int, Field(ge=1, le=10**9)]
+Stop = Annotated[str, Field(min_length=1, max_length=256)]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 DESCRIBED = ("type", "description", "enum", "minimum", "maximum")
 
@@ -103,7 +104,7 @@ class OpenAIRequest(Structured, RequestBody):
 
     model: str
     n: Annotated[int, Field(ge=1, le=128)] | None = None
-    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
 

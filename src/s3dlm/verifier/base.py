@@ -157,26 +157,14 @@ def _moved(score: Score, start: int) -> Score:
     return replace(score, spans=spans)
 
 
-class AdaptedVerifier(Verifier):
-    """A function, or an object of a foreign class that has `score` and perhaps more, as a verifier."""
+class FunctionVerifier(Verifier):
+    """A function as a verifier: its value is the total and the only part."""
 
-    def __init__(self, judge: Any) -> None:
+    def __init__(self, judge: ScoreFunction) -> None:
         self.judge = judge
-        self.name = getattr(judge, "name", "") or getattr(judge, "__name__", type(judge).__name__)
-        self.satisfied_at = getattr(judge, "satisfied_at", None)
-        self.compares_texts = getattr(judge, "compares_texts", False)
-        self.score_partial = getattr(judge, "score_partial", None)
-        if callable(getattr(judge, "score_batch", None)):
-            self.score_batch = judge.score_batch  # type: ignore[method-assign]
-
-    # The object's method is looked up at each call: it may change with its state, it needs no default
-    # for the confidence, and only the object itself is pickled.
+        self.name = getattr(judge, "__name__", type(judge).__name__)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """The object's own score; a function's value is the total and the only part."""
-        if callable(getattr(self.judge, "score", None)):
-            score: Score = self.judge.score(prompt, text, confidence)
-            return score
         value = checked(self.judge(prompt, text, confidence), self.name)
         return Score(value, {"custom": value})
 
@@ -184,22 +172,22 @@ class AdaptedVerifier(Verifier):
         return adapt, (self.judge,)
 
 
-# The same object is adapted once as long as somebody uses it: searches that share it share its calls.
-_ADAPTED: WeakValueDictionary[int, AdaptedVerifier] = WeakValueDictionary()
+# The same function is adapted once as long as somebody uses it: searches that share it share its calls.
+_ADAPTED: WeakValueDictionary[int, FunctionVerifier] = WeakValueDictionary()
 
 
 def adapt(judge: object) -> Verifier:
-    """A verifier as it is; a function or an object with `score` as a verifier."""
+    """A verifier as it is; a function as a verifier."""
     if isinstance(judge, Verifier):
         return judge
-    if isinstance(judge, type) or not (callable(judge) or callable(getattr(judge, "score", None))):
+    if isinstance(judge, type) or not callable(judge):
         raise SettingsError(
             f"verifier={judge!r} is not a verifier; give a function (question, text, confidence) -> "
-            "float, an object whose method `score` returns a Score, or a name"
+            "float, an object of a class derived from s3dlm.Verifier, or a name"
         )
     adapted = _ADAPTED.get(id(judge))
     if adapted is None:
-        adapted = _ADAPTED[id(judge)] = AdaptedVerifier(judge)
+        adapted = _ADAPTED[id(judge)] = FunctionVerifier(judge)
     return adapted
 
 

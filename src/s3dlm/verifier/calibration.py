@@ -1,9 +1,8 @@
-"""From a score to a probability.
+"""From what a search knows about its answer to a probability.
 
-A calibration is fitted on answers whose correctness is known: `fit_logistic` reads a verifier's raw
-score, `fit_answers` combines what a search knows about its chosen answer (score, agreement among
-survivors, confidence) into one probability, `Result.p_correct`. Applying a calibration needs no scipy, fitting one does. How far
-probabilities can be trusted is measured in evaluation/statistics.py.
+A calibration is fitted on answers whose correctness is known: it combines score, agreement among survivors
+and confidence into one probability, `Result.p_correct`. Applying a calibration needs no scipy, fitting one
+does. How far probabilities can be trusted is measured in evaluation/statistics.py.
 
 A model's calibrations are in `calibration.json` beside its weights, where `s3dlm calibrate` writes
 them; for a few models the package has the file itself. They belong to the weights: if these are not
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,19 +33,6 @@ FOLDS = 5
 _READ = 2**20  # bytes of each end of a weight file; training changes all of them
 
 Floats = NDArray[np.float64]
-Calibration = Callable[[float], float]
-"""Maps a raw score to a probability."""
-
-
-@dataclass(frozen=True, slots=True)
-class Logistic:
-    """p = 1 / (1 + exp(−(slope · x + intercept))); the default is the plain sigmoid."""
-
-    slope: float = 1.0
-    intercept: float = 0.0
-
-    def __call__(self, value: float) -> float:
-        return sigmoid(self.slope * value + self.intercept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +142,6 @@ class GradedAnswer:
     answered: bool = True  # False: the text has no answer, so its probability is 0
 
 
-def fit_logistic(values: Sequence[float], right: Sequence[bool]) -> Logistic:
-    """The logistic curve that fits raw scores to what was right."""
-    slope, intercept = _fit(np.asarray(values, dtype=np.float64)[:, None], right, lowest=None)
-    return Logistic(float(slope), float(intercept))
-
-
 def fit_answers(answers: Iterable[GradedAnswer]) -> AnswerCalibration:
     """The calibration of chosen answers; texts without an answer are left out. More of a feature is
     never worse: with few answers, a negative weight is chance."""
@@ -170,7 +150,7 @@ def fit_answers(answers: Iterable[GradedAnswer]) -> AnswerCalibration:
     typical = float(np.mean(stated)) if stated else 0.5
     sure = [typical if answer.confidence is None else answer.confidence for answer in answered]
     features = [(a.score, a.agreement, value) for a, value in zip(answered, sure, strict=True)]
-    weights = _fit(np.array(features), [answer.right for answer in answered], lowest=0.0)
+    weights = _fit(np.array(features), [answer.right for answer in answered])
     score, agreement, confidence, intercept = map(float, weights)
     return AnswerCalibration(intercept, score, agreement, confidence, typical)
 
@@ -191,8 +171,8 @@ def cross_fitted(answers: Sequence[GradedAnswer]) -> list[float]:
     ]
 
 
-def _fit(features: Floats, right: Sequence[bool], lowest: float | None) -> Floats:
-    """Logistic regression with a light L2 penalty and a bound on the weights; the last weight is the
+def _fit(features: Floats, right: Sequence[bool]) -> Floats:
+    """Logistic regression with a light L2 penalty and no negative weight; the last weight is the
     intercept. Features are standardised, so that the penalty means the same for all; one that never
     varies gets the weight 0."""
     try:
@@ -221,7 +201,7 @@ def _fit(features: Floats, right: Sequence[bool], lowest: float | None) -> Float
         value = np.mean(np.logaddexp(0, logits) - truth * logits) + ridge @ weights**2 / 2
         return float(value), points.T @ residual / len(truth) + ridge * weights
 
-    bounds = [(lowest, None)] * features.shape[1] + [(None, None)]
+    bounds = [(0.0, None)] * features.shape[1] + [(None, None)]
     options = {"ftol": 0.0, "gtol": 1e-10, "maxiter": 1000}
     start = np.zeros(points.shape[1])
     weights = optimize.minimize(

@@ -144,7 +144,7 @@ def _mean(shares: list[tuple[Feature, float]], parsed: ParsedText) -> float:
 # that is missing leaves the search blind, so all are named.
 
 
-# How doubtful they are. What is above a half is where `rest`, `earlier` and the like begin.
+# How doubtful they are. What is above a half is where `from_doubt` and the like begin.
 DOUBLED, BESIDE_DOUBLED = 0.9, 0.5  # cells that break a rule, and the others of their units
 FROM_NOWHERE, DERIVED = 0.6, 0.3  # operands from nowhere, and steps that use a wrong result
 SOMEWHERE = 0.6  # all of a text that looks right and misses the goal

@@ -68,14 +68,8 @@ def for_task(task: str, verifier: str = "paper") -> Verifier:
 
 
 def as_verifier(verifier: Verifier | ScoreFunction | str, task: str | None = None) -> Verifier:
-    """Whatever a user may hand over as a verifier: an object, a function or a name.
-
-    The name of a task stands for that task's verifier of the paper.
-    """
-    if not isinstance(verifier, str):
-        return adapt(verifier)
-    names_task = verifier in PAPER and verifier not in VERIFIERS
-    return for_task(verifier) if names_task else for_task(task or GENERAL, verifier)
+    """Whatever a user may hand over as a verifier: an object, a function or a name."""
+    return for_task(task or GENERAL, verifier) if isinstance(verifier, str) else adapt(verifier)
 
 
 def check_verifier(task: str, verifier: str) -> None:

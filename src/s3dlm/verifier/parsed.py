@@ -13,8 +13,8 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from s3dlm.answers.delimiters import Found, find, find_each, strip_end_tokens, up_to_stop
-from s3dlm.answers.numbers import NUMBER, last_number_in, numbers_in, to_float
+from s3dlm.answers.delimiters import Found, find, find_number, strip_end_tokens, up_to_stop
+from s3dlm.answers.numbers import numbers_in, to_float
 from s3dlm.answers.spelling import number_in
 from s3dlm.verifier.equations import SPOKEN, SPOKEN_SIGNS, Equation, equations_in
 
@@ -143,16 +143,8 @@ class FreeText(ParsedText):
 
     @cached_property
     def answer(self) -> Found | None:
-        """As votes and grading read it: delimited, or else the last number, whose delimiter is the box
-        that was left open, or nothing."""
-        delimited = (found for found in find_each(self.text) if NUMBER.search(found.content))
-        if found := next(delimited, None):
-            return found
-        if (numeral := last_number_in(self.text)) is None:
-            return None
-        start = self.text.rfind(numeral.lstrip("-"))
-        box = self.text.rfind("boxed{", max(start - 20, 0), start)
-        return Found(numeral, start, "") if box < 0 else Found(numeral, max(box - 1, 0), "open")
+        """As votes and grading read it."""
+        return find_number(self.text)
 
     @cached_property
     def derivation(self) -> Derivation:

@@ -155,11 +155,9 @@ def test_why_an_answer_ended(live: Live, stream: bool) -> None:
 @pytest.mark.parametrize(
     ("own", "effort"),
     [
-        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, "medium"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 32_000}}, "high"),
-        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"}}, "medium"),
-        ({"thinking": {"type": "disabled"}}, None),
+        ({"output_config": {"effort": "low"}}, "low"),
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, "high"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, None),
     ],
 )
 def test_efforts(live: Live, own: dict[str, Any], effort: str | None) -> None:
@@ -199,11 +197,13 @@ def test_mistakes_have_the_shape_of_the_api(
     assert told.value.body["error"]["type"] == kinds[told.value.status_code]
 
 
-def test_images_and_last_answers_are_refused(live: Live) -> None:
+def test_images_last_answers_and_empty_stops_are_refused(live: Live) -> None:
     picture: Any = [{"role": "user", "content": [{"type": "image", "source": {}}]}]
     for turns in (picture, TURNS[:2]):
         with pytest.raises(anthropic.BadRequestError, match="message"):
             messages(live).create(model="fake", max_tokens=9, messages=turns)
+    with pytest.raises(anthropic.BadRequestError, match="stop_sequences"):
+        messages(live).create(model="fake", max_tokens=9, messages=TURNS[2:], stop_sequences=[""])
 
 
 def test_an_error_ends_a_stream_by_an_event_of_the_api() -> None:

@@ -163,18 +163,6 @@ def test_inputs_are_new_calls_that_depend_on_the_question_alone() -> None:
     assert inputs("def f(x, s):\n") == ()
 
 
-def test_most_lists_of_the_inputs_keep_their_length_and_some_are_shorter() -> None:
-    """Programs that differ only in a rare length must not look alike, nor all calls be of short lists."""
-    lengths = []
-    for number in range(20):
-        calls = inputs(
-            f"{number}: assert total([3, 1, 2, 5]) == 11\nassert total([3, 1, 2, 5]) == 11"
-        )
-        lengths += [len(ast.literal_eval(call[len("total(") : -1])) for call in calls]
-    assert 0.6 < lengths.count(4) / len(lengths) < 0.9
-    assert min(lengths) == 0
-
-
 def test_inputs_keep_the_type_and_the_sign_of_the_examples() -> None:
     """A function of a list is called with other lists, of a tuple with other tuples."""
     question = "assert f([3, -1], (2, 5), {'k': [7]}, 'ab', True, 1.5, None, -4) == 1"

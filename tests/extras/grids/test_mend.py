@@ -15,7 +15,7 @@ from s3dlm.extras.grids.mend import Mend
 from s3dlm.job import Job
 from s3dlm.search.remask import Text
 from s3dlm.search.step import Step
-from s3dlm.verifier import HOLE, Score
+from s3dlm.verifier import HOLE, Score, Verifier
 from tests.fakes import ADAPTIVE, MASK, QUESTION, fake_model, search, small
 
 USUAL: dict[str, Any] = {
@@ -24,7 +24,7 @@ USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Digits:
+class Digits(Verifier):
     """Dislikes what is known and is a digit; remembers what it was shown."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ def test_a_bad_partial_score_ends_its_own_search_and_names_the_place(value: obje
 ROUNDS = {"particles": 1, "rounds": 30, "remask_floor": 0.25}
 
 
-class Grades:
+class Grades(Verifier):
     """Scores by the text, and doubts its first character."""
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:

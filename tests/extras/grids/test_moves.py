@@ -22,7 +22,7 @@ from s3dlm.search.particles import Canvas, CleanText
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scorer, verify
 from s3dlm.search.step import Outcome
-from s3dlm.verifier import Score, as_verifier
+from s3dlm.verifier import Score, Verifier, as_verifier
 from tests.laws.toy import LENGTH, LETTERS, MASK, reward, score
 
 TEXTS = list(itertools.product(range(LETTERS), repeat=LENGTH))
@@ -123,7 +123,7 @@ def test_keeping_whatever_moved_targets_the_model_alone() -> None:
     assert np.abs(moved(target(LAM), 4, **options) - target(LAM)).sum() > 0.05
 
 
-class Doubtful:
+class Doubtful(Verifier):
     """Doubts the letters of which a text of no great reward has most."""
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:

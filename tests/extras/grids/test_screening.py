@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from s3dlm.diffusion.blocks import reveals
-from s3dlm.verifier import Score
+from s3dlm.verifier import Score, Verifier
 from tests.laws.test_target import total_variation
 from tests.laws.toy import (
     LENGTH,
@@ -42,7 +42,7 @@ def value(canvas: Canvas, step: int) -> float:
     return sum(p * value(c, step + 1) for c, p in children_of(canvas, places, reveal.count))
 
 
-class Looks:
+class Looks(Verifier):
     """A verifier of whole texts that also reads partial ones."""
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:

@@ -16,11 +16,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import s3dlm.extras.judges.endpoint as judging
 from s3dlm.errors import SettingsError, VerifierError
+from s3dlm.extras.judges import learned
 from s3dlm.extras.judges.endpoint import EndpointJudge
 from s3dlm.extras.judges.learned import LearnedVerifier
 from s3dlm.verifier import as_verifier
 from s3dlm.verifier.base import takes_many
-from s3dlm.verifier.calibration import Logistic
+from s3dlm.verifier.calibration import sigmoid
 
 PROMPTS = ["What is 3 + 4?", "How many?", "What is 3 + 4?"]
 TEXTS = ["3 + 4 = 7\nso 7", "a very long answer that goes on and on and on", "8"]
@@ -84,13 +85,9 @@ def test_each_is_chosen_by_name_and_a_batch_equals_one_by_one(folders, kind):
         assert 0.0 <= verifier.score("q", empty).total <= 1.0
 
 
-def test_a_given_calibration_maps_the_raw_score(folders):
-    name = f"reward:{folders['reward']}"
-    plain = as_verifier(name).score("q", "text")
-    mapped = as_verifier(f"{name}?slope=0.5&intercept=-1").score("q", "text")
-    raw = plain.parts["reward"]
-    assert plain.total == pytest.approx(1 / (1 + math.exp(-raw)))
-    assert mapped.total == pytest.approx(1 / (1 + math.exp(-(0.5 * raw - 1))))
+def test_a_reward_is_a_probability_by_the_sigmoid(folders):
+    score = as_verifier(f"reward:{folders['reward']}").score("q", "text")
+    assert score.total == pytest.approx(1 / (1 + math.exp(-score.parts["reward"])))
 
 
 @pytest.mark.parametrize(
@@ -110,15 +107,14 @@ def test_likelihood_is_the_mean_log_probability_of_the_text_alone(
     assert score.total == pytest.approx(math.exp(sum(told) / len(told)), abs=1e-5)
 
 
-def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(folders):
+def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(folders, monkeypatch):
     verifier = LearnedVerifier.load("prm", folders["prm"])
     text = "\n  3 + 4 = 7\n\nso 8\nand that is it\n"
-    chances = iter([2.0, -1.0, 0.5])
-    verifier.calibration = lambda raw: Logistic()(next(chances))
+    margins = iter([2.0, -1.0, 0.5])
+    monkeypatch.setattr(learned, "_margin", lambda labels: next(margins))
     score = verifier.score("q", text)
     assert [text[start:end].strip() for start, end, _ in score.spans] == ["so 8"]
-    assert score.total == score.parts["min"] == pytest.approx(Logistic()(-1.0))
-    assert score.parts["last"] == pytest.approx(Logistic()(0.5))
+    assert score.total == pytest.approx(sigmoid(-1.0))
 
 
 @pytest.mark.parametrize(
@@ -127,8 +123,6 @@ def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(folders):
         ("reward:THREE", "3 labels"),
         ("reward:NOTHING", "cannot be loaded"),
         ("judge:localhost", "names no endpoint"),
-        ("reward:x?scale=1", "option='scale'"),
-        ("reward:x?slope=big", "not a number"),
         ("rewrad", "reward:…"),
     ],
 )

@@ -14,7 +14,7 @@ from s3dlm.engine import generate
 from s3dlm.errors import SettingsError, TemperatureWarning
 from s3dlm.extras.published import trees
 from s3dlm.settings import Settings
-from s3dlm.verifier import HOLE, Score
+from s3dlm.verifier import HOLE, Score, Verifier
 from tests.laws.toy import (
     LENGTH,
     MASK,
@@ -241,7 +241,7 @@ def test_unmaskfork_is_its_papers_algorithm(monkeypatch: pytest.MonkeyPatch) -> 
     assert differ > 4
 
 
-class Partial:
+class Partial(Verifier):
     """Likes twos, in partial texts as well."""
 
     name, satisfied_at = "partial", ENOUGH

@@ -23,12 +23,10 @@ from s3dlm.server.schemas import (
     Effort,
     Message,
     RequestBody,
+    Stop,
     request_settings,
 )
 from s3dlm.server.streaming import Watch, cut
-
-# Tokens of thought that a client of Messages allows, as an effort: up to so many, else high.
-THINKING: tuple[tuple[int, Effort], ...] = ((4096, "low"), (16384, "medium"))
 
 
 class ContentPart(BaseModel, strict=True):
@@ -54,10 +52,9 @@ Turns = Annotated[list[TextTurn], Field(min_length=1, max_length=256)]
 
 
 class Reasoning(BaseModel, strict=True):
-    """How hard to try: as a name, or in tokens of thought that may be spent."""
+    """How hard to try."""
 
     effort: Effort | None = None
-    budget_tokens: Count | None = None
 
 
 class ResponsesRequest(RequestBody):
@@ -86,16 +83,13 @@ class MessagesRequest(RequestBody):
     messages: Turns
     max_tokens: Count
     system: str | list[ContentPart] | None = None
-    stop_sequences: Annotated[list[str], Field(max_length=16)] | None = None
-    thinking: Reasoning | None = None
+    stop_sequences: Annotated[list[Stop], Field(max_length=16)] | None = None
+    thinking: dict[str, Any] | None = None  # without effect
     output_config: Reasoning | None = None
     stream: bool | None = None
 
     def as_chat(self) -> ChatRequest:
         effort = self.output_config.effort if self.output_config else self.reasoning_effort
-        tokens = self.thinking.budget_tokens if self.thinking else None
-        if effort is None and tokens is not None:
-            effort = next((name for most, name in THINKING if tokens <= most), "high")
         own = {"reasoning_effort": effort, "stop": self.stop_sequences}
         return _chat(self, self.system, self.messages, **own)
 

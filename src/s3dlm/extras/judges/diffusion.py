@@ -18,24 +18,22 @@ from torch.nn.utils.rnn import pad_sequence
 
 from s3dlm.answers.delimiters import strip_end_tokens
 from s3dlm.errors import VerifierError
-from s3dlm.extras.judges.learned import BATCH, split_name
+from s3dlm.extras.judges.learned import BATCH
 from s3dlm.models import registry
 from s3dlm.models.lora import read_adapter
 from s3dlm.models.transformer import Transformer
 from s3dlm.verifier.base import Score, Verifier
-from s3dlm.verifier.calibration import Logistic
+from s3dlm.verifier.calibration import sigmoid
 
 HEADS = ("reward_head.", "step_proj.")
 
 
 class DiffusionReward(Verifier):
-    """A loaded diffusion model, an adapter's head, and the calibration of its rewards."""
+    """A loaded diffusion model and an adapter's head."""
 
     def __init__(self, name: str, **loading: Any) -> None:
         self.name = name
-        _, place, calibration = split_name(name)
-        self.calibration = calibration or Logistic()
-        base, _, place = place.rpartition("+")
+        base, _, place = name.partition(":")[2].rpartition("+")
         adapter = read_adapter(place)
         self.head = {k: t.float() for k, t in adapter.whole.items() if k.startswith(HEADS)}
         body = {k: t for k, t in adapter.whole.items() if k not in self.head}
@@ -72,7 +70,7 @@ class DiffusionReward(Verifier):
             for row, (prefix, body) in enumerate(rows):
                 answer = features[row, len(prefix) : len(prefix) + len(body)]
                 reward = self._reward(answer[-1:] if self.last else answer) if body else -100.0
-                scores.append(Score(self.calibration(reward), {"reward": reward}))
+                scores.append(Score(sigmoid(reward), {"reward": reward}))
         return scores
 
     def _reward(self, features: Tensor) -> float:

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from s3dlm.errors import SettingsError, VerifierError
-from s3dlm.extras.judges.learned import split_name
 from s3dlm.verifier.base import Confidences, Score, Texts, Verifier
-from s3dlm.verifier.calibration import Calibration
 
 if TYPE_CHECKING:
     import openai
@@ -39,37 +37,28 @@ _NUMBER = re.compile(r"(?<![0-9.])(100|[0-9]{1,2})(?:\.[0-9]+)?(?![0-9])")
 
 def load(name: str) -> EndpointJudge:
     """The judge of a name `judge:URL#MODEL`."""
-    _, rest, calibration = split_name(name)
-    url, _, model = rest.partition("#")
-    return EndpointJudge(url, model, calibration)
+    url, _, model = name.partition(":")[2].partition("#")
+    return EndpointJudge(url, model)
 
 
 class EndpointJudge(Verifier):
-    """Scores by the number from 0 to 100 that the judge replies; stated calibration: a hundredth."""
+    """Scores by the number from 0 to 100 that the judge replies, as a share."""
 
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        calibration: Calibration | None = None,
-        *,
-        timeout: float = 30.0,
-        attempts: int = 4,
-    ) -> None:
+    def __init__(self, url: str, model: str, *, timeout: float = 30.0, attempts: int = 4) -> None:
         if not re.match(r"https?://", url) or not model:
             raise SettingsError(
                 f"verifier='judge:{url}#{model}' names no endpoint; give judge:URL#MODEL, for "
                 "example judge:http://127.0.0.1:8000/v1#my-model"
             )
         self.name = f"judge:{url}#{model}"
-        self.model, self.calibration, self.attempts = model, calibration, attempts
+        self.model, self.attempts = model, attempts
         self._remembered = lru_cache(maxsize=REMEMBERED_REPLIES)(self._ask)
         self._client = _client(url, timeout)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The judge's opinion of one text; a text seen before is not asked about again."""
         value = self._remembered(prompt, text)
-        return Score(self.calibration(value) if self.calibration else value, {"judge": value})
+        return Score(value, {"judge": value})
 
     def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """One score per text, in order; distinct texts are asked about at the same time."""

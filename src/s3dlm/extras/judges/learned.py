@@ -1,25 +1,21 @@
 """Neural networks as verifiers: `reward:MODEL`, `prm:MODEL`, `likelihood:MODEL`.
 
-`MODEL+ADAPTER` merges a LoRA adapter into the model. A calibration may follow the name: `reward:MODEL?slope=0.5&intercept=-1` maps the raw score x to
-1 / (1 + exp(−(0.5 x − 1))). Process reward models follow the convention of TRL's PRM trainer: the
-steps of a text are separated by a mark (a line break), and the label at the end of a step says whether
-the step is right.
+`MODEL+ADAPTER` merges a LoRA adapter into the model. Process reward models follow the convention of TRL's
+PRM trainer: the steps of a text are separated by a mark (a line break), and the label at the end of a
+step says whether the step is right.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import Any
-from urllib.parse import parse_qsl
 
 from s3dlm.answers.delimiters import strip_end_tokens
-from s3dlm.errors import SettingsError, VerifierError, unknown_name
+from s3dlm.errors import VerifierError
 from s3dlm.verifier.base import Confidences, Score, Texts, Verifier
-from s3dlm.verifier.calibration import Calibration, Logistic
+from s3dlm.verifier.calibration import sigmoid
 
 BATCH = 8
 MAX_TOKENS = 4096
@@ -28,56 +24,31 @@ AUTO_CLASSES = {
     "prm": "AutoModelForTokenClassification",
     "likelihood": "AutoModelForCausalLM",
 }
-SUMMARIES: Mapping[str, Callable[[list[float]], float]] = {
-    "min": min,
-    "mean": fmean,
-    "last": lambda steps: steps[-1],
-}
 _STEP = re.compile(r"[^\n]*\S[^\n]*")
 
 
-def split_name(name: str) -> tuple[str, str, Logistic | None]:
-    """The kind, the model and the calibration of a name `KIND:MODEL?slope=…&intercept=…`."""
-    kind, _, rest = name.partition(":")
-    model, _, options = rest.rpartition("?") if "?" in rest else (rest, "", "")
-    allowed, calibration = ("slope", "intercept"), {}
-    for key, value in parse_qsl(options, keep_blank_values=True):
-        if key not in allowed:
-            raise SettingsError(f"in {name!r}: {unknown_name('option', key, allowed)}")
-        try:
-            calibration[key] = float(value)
-        except ValueError:
-            calibration[key] = math.nan
-        if not math.isfinite(calibration[key]):
-            raise SettingsError(f"in {name!r}: {key}={value!r} is not a number")
-    return kind, model, Logistic(**calibration) if calibration else None
-
-
 def load(name: str) -> LearnedVerifier:
-    """The learned verifier of a name."""
-    return LearnedVerifier.load(*split_name(name))
+    """The learned verifier of a name `KIND:MODEL`."""
+    kind, _, model = name.partition(":")
+    return LearnedVerifier.load(kind, model)
 
 
 class LearnedVerifier(Verifier):
     """A transformers model as a verifier; texts of similar length share a batch.
 
-    The kind says what the model judges. `reward`: the whole text; the stated calibration is the
-    sigmoid of the reward, with two labels the logit of label 1 minus that of label 0. `prm`: each line,
-    calibrated in the same way; the total is the weakest line, and lines below one half are suspicious.
-    `likelihood`: the mean log-probability per token; the stated calibration is its exponential, the
-    geometric mean of the token probabilities.
+    The kind says what the model judges. `reward`: the whole text, by the sigmoid of the reward; with two
+    labels that is the logit of label 1 minus that of label 0. `prm`: each line in the same way; the total
+    is the weakest line, and lines below one half are suspicious. `likelihood`: the geometric mean of the
+    token probabilities.
     """
 
-    def __init__(
-        self, kind: str, name: str, model: Any, tokenizer: Any, calibration: Calibration | None
-    ) -> None:
+    def __init__(self, kind: str, name: str, model: Any, tokenizer: Any) -> None:
         if kind != "likelihood" and model.config.num_labels not in (1, 2):
             raise VerifierError(
                 f"the model {name!r} has {model.config.num_labels} labels; {kind}:MODEL needs one "
                 "with 1 label (a reward) or 2 (bad, good)"
             )
         self.kind, self.name, self.model, self.tokenizer = kind, name, model.eval(), tokenizer
-        self.calibration = calibration or (math.exp if kind == "likelihood" else Logistic())
         judges = {"reward": self._judge_texts, "prm": self._judge_steps}
         self._judge = judges.get(kind, self._judge_tokens)
         if tokenizer.pad_token_id is None:
@@ -86,7 +57,7 @@ class LearnedVerifier(Verifier):
             model.config.pad_token_id = tokenizer.pad_token_id
 
     @classmethod
-    def load(cls, kind: str, name: str, calibration: Calibration | None = None) -> LearnedVerifier:
+    def load(cls, kind: str, name: str) -> LearnedVerifier:
         """A verifier around a model of the hub, a folder, or a GGUF file (`FOLDER/FILE.gguf`).
 
         Code from the hub is never run.
@@ -130,7 +101,7 @@ class LearnedVerifier(Verifier):
             )
         if adapter is not None:
             adapter.merge(dict(model.named_parameters()))
-        return cls(kind, name, model, tokenizer, calibration)
+        return cls(kind, name, model, tokenizer)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         return self.score_batch([prompt], [text], [confidence])[0]
@@ -146,13 +117,13 @@ class LearnedVerifier(Verifier):
         return [scores[at] for at in range(len(texts))]
 
     def _judge_texts(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
-        """The calibrated reward of each text; the reward itself is the part `reward`."""
+        """The reward of each text as a probability; the reward itself is the part `reward`."""
         rows = [prefix + self.ids(text) for prefix, text in zip(prefixes, texts, strict=True)]
         rewards = map(_margin, self.logits(rows).tolist())
-        return [Score(self.calibration(reward), {"reward": reward}) for reward in rewards]
+        return [Score(sigmoid(reward), {"reward": reward}) for reward in rewards]
 
     def _judge_steps(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
-        """The weakest step, all summaries as parts, and the places of suspicious steps."""
+        """The weakest step, and the places of suspicious ones."""
         rows, ends = [], []
         for row, text in zip(prefixes, texts, strict=True):
             places = []
@@ -165,15 +136,16 @@ class LearnedVerifier(Verifier):
         for row, places, logits in zip(rows, ends, self.logits(rows), strict=True):
             cut = max(len(row) - len(logits), 0)  # tokens cut off at the front
             ends_of_steps = [logits[max(at - cut, 0)].tolist() for at, _ in places]
-            steps = [self.calibration(_margin(labels)) for labels in ends_of_steps]
+            steps = [sigmoid(_margin(labels)) for labels in ends_of_steps]
             judged = zip(places, steps, strict=True)
             spans = tuple((*span, round(1.0 - step, 2)) for (_, span), step in judged if step < 0.5)
-            parts = {name: float(of(steps)) if steps else 0.0 for name, of in SUMMARIES.items()}
-            scores.append(Score(parts["min"], parts, spans))
+            weakest = min(steps, default=0.0)
+            scores.append(Score(weakest, {"weakest_step": weakest}, spans))
         return scores
 
     def _judge_tokens(self, prefixes: list[list[int]], texts: list[str]) -> list[Score]:
-        """The calibrated mean log-probability; itself it is the part `log_likelihood`."""
+        """The geometric mean of the probabilities; the mean of their logarithms is the part
+        `log_likelihood`."""
         import torch
 
         bodies = [self.ids(strip_end_tokens(text)) for text in texts]
@@ -187,7 +159,7 @@ class LearnedVerifier(Verifier):
                 continue
             logp = torch.log_softmax(logits[length - len(body) - 1 : length - 1], dim=-1)
             mean = logp[torch.arange(len(body)), torch.tensor(body)].mean().item()
-            scores.append(Score(min(self.calibration(mean), 1.0), {"log_likelihood": mean}))
+            scores.append(Score(min(math.exp(mean), 1.0), {"log_likelihood": mean}))
         return scores
 
     def prefix(self, prompt: str) -> list[int]:
