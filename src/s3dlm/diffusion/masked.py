@@ -259,9 +259,6 @@ class MaskedDiffusion:
             return replace(self, likeliest=True)
         return replace(self, decoding=self.decoding.model_copy(update={"temperature": 0.0}))
 
-    def with_threshold(self, least: float) -> MaskedDiffusion:
-        return replace(self, decoding=self.decoding.model_copy(update={"reveal_threshold": least}))
-
     def remask(
         self, canvas: Canvas, where: Bools, rng: np.random.Generator
     ) -> tuple[MaskedDiffusion, Canvas]:

@@ -14,6 +14,7 @@ from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.extras.grids.mend import Mend
 from s3dlm.job import Job
 from s3dlm.search.remask import Text
+from s3dlm.search.run import Run
 from s3dlm.search.step import Step
 from s3dlm.verifier import HOLE, Score, compose
 from tests.fakes import ADAPTIVE, MASK, QUESTION, fake_model, search, small
@@ -189,13 +190,14 @@ def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     thresholds: list[float] = []
-    changed = MaskedDiffusion.with_threshold
+    moves = Mend._moves
 
-    def spy(process: MaskedDiffusion, least: float) -> MaskedDiffusion:
-        thresholds.append(least)
-        return changed(process, least)
+    def spy(mend: Mend, search: Run) -> Any:
+        assert isinstance(search.process, MaskedDiffusion)
+        thresholds.append(search.process.decoding.reveal_threshold)
+        return moves(mend, search)
 
-    monkeypatch.setattr(MaskedDiffusion, "with_threshold", spy)
+    monkeypatch.setattr(Mend, "_moves", spy)
     for careless, below in ((1.0, 1.0), (0.5, 1.0), (100.0, 1.0), (1.0, 0.001)):
         options = {"particles": 1, "budget": 60, "careless": careless, "remask_below": below}
         run(Grades(), **options, **ADAPTIVE)
