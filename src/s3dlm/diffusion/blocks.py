@@ -169,13 +169,6 @@ def next_counts(left: Mapping[int, Ints], start: Ints, masked: Bools) -> Ints:
     return np.array([now - left[begin][left[begin] < now].max(initial=0) for begin, now in rows])
 
 
-def block_lengths(gen_length: int, steps: int) -> list[int]:
-    """The block lengths an ensemble over schedules uses: HEX's five, from L/32 to L/2."""
-    lengths = {max(1, gen_length // share) for share in (32, 16, 8, 4, 2)}
-    fitting = [length for length in sorted(lengths) if -(-gen_length // length) <= steps]
-    return fitting or [gen_length]
-
-
 @dataclass(frozen=True, slots=True)
 class TextReader:
     """Reads the canvases of one prompt."""

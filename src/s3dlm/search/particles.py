@@ -190,9 +190,6 @@ class Process(Protocol):
     def greedy(self) -> Process:
         """The same denoising, deterministic."""
 
-    def with_block_lengths(self) -> Sequence[Process]:
-        """The same denoising under several block lengths, equally many steps each."""
-
     def remask(
         self, canvas: Canvas, where: Bools, rng: np.random.Generator
     ) -> tuple[Process, Canvas]:
