@@ -61,7 +61,6 @@ TESTS = {
     "diffusion": _BLOCKS,
     "diffusion/decoding.py": f"test_settings {_FILL}",
     "diffusion/infill.py": "test_infill",
-    "diffusion/uniform.py": "models/test_uniform",
     **dict.fromkeys(
         ("diffusion/grammar.py", "extras/structure"),
         "extras/structure fuzz/test_hostile_grammars",
@@ -79,6 +78,7 @@ TESTS = {
     "search/select.py": "search/test_select extras/published/test_temporal_vote search/test_look_aheads",
     "search/smc.py": f"test_settings laws/test_target {_LOOP}",
     "extras/code": _CODE,
+    "extras/uniform.py": "models/test_uniform",
     "extras/code/sandbox": "extras/code/test_sandbox extras/code/test_hostile",
     "extras/grids": "extras/grids/test_mend extras/grids/test_screening extras/grids/test_moves",
     "extras/published": "extras/published/test_own_loops extras/published/test_steering search/test_methods search/test_rounds",
