@@ -9,8 +9,9 @@ import torch
 import s3dlm
 from s3dlm.models.base import Model
 from s3dlm.settings import Settings
-from tests.fakes import END, MASK, QUESTION, fake_model, search
+from tests.fakes import END, MASK, QUESTION, fake_model, plain, search
 from tests.fakes import small as usual
+from tests.models.test_cache import model as network_model
 
 QUESTIONS = [QUESTION, "Target: 22 Numbers: 6, 4, 12", "Target: 42 Numbers: 12, 4, 6 please"]
 # 3 blocks, the last one shorter.
@@ -86,6 +87,21 @@ def test_particles_reveal_at_their_own_pace_and_open_their_own_blocks() -> None:
     assert any(len(set(one.tolist())) > 2 for one in hidden)
     opened = [{int(row.argmax()) // 24 for row in step.tokens == MASK} for step in steps]
     assert any(len(one) > 1 for one in opened)
+
+
+@pytest.mark.parametrize("causal_block", [None, 16])
+def test_batched_is_unbatched_with_the_prefix_cache(causal_block: int | None) -> None:
+    cached = network_model(causal_block, cache=True)
+    settings = Settings(
+        "s3", gen_length=48, block_length=16, reveal="threshold", reveal_threshold=0.3
+    )
+    batched = s3dlm.generate_batch(cached, QUESTIONS, settings=settings, max_rows=1000)
+    alone = [s3dlm.generate(cached, question, settings=settings) for question in QUESTIONS]
+    assert [plain(one) for one in batched] == [plain(one) for one in alone]
+    if causal_block is not None:  # where the cache is exact
+        exact = network_model(causal_block, cache=False)
+        without = [s3dlm.generate(exact, question, settings=settings) for question in QUESTIONS]
+        assert [one.text for one in without] == [one.text for one in alone]
 
 
 def test_members_of_an_ensemble_may_end_at_different_steps() -> None:
