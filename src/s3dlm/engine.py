@@ -122,37 +122,33 @@ class Batcher:
             del self.running[key]
         return [(key, event) for event in events]
 
-    def _events(self, running: Running, reply: Any) -> list[Event]:
-        return list(advance(running, reply))
+    def _events(self, running: Running, reply: Any) -> Iterator[Event]:
+        """Send a reply, and pass on the steps that the search makes until it asks again or ends."""
+        running.request, outcome = None, None
+        failure: S3dlmError | None = None
+        try:
+            running.request = running.search.send(reply)
+        except StopIteration as end:
+            outcome = end.value
+        except S3dlmError as error:
+            failure = error
+        told = running.run.told.steps
+        steps, told[:] = [*told], ()
+        for step in steps:
+            running.note(step)
+            yield step
+        if failure is not None:
+            yield failure
+        elif outcome is not None:
+            try:
+                yield finish(running, outcome)
+            except S3dlmError as error:
+                yield error
 
     def _at_once(self, running: Running) -> bool:
         """Whether a search's texts are verified as soon as it asks: a verifier that takes many texts
         at once is called for all searches together."""
         return not running.scorer.takes_many
-
-
-def advance(running: Running, reply: Any) -> Iterator[Event]:
-    """Send a reply, and pass on the steps that the search makes until it asks again or ends."""
-    running.request, outcome = None, None
-    failure: S3dlmError | None = None
-    try:
-        running.request = running.search.send(reply)
-    except StopIteration as end:
-        outcome = end.value
-    except S3dlmError as error:
-        failure = error
-    told = running.run.told.steps
-    steps, told[:] = [*told], ()
-    for step in steps:
-        running.note(step)
-        yield step
-    if failure is not None:
-        yield failure
-    elif outcome is not None:
-        try:
-            yield finish(running, outcome)
-        except S3dlmError as error:
-            yield error
 
 
 def run(

@@ -162,8 +162,8 @@ class Registry(Mapping[str, T]):
         return known or self._reader(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        offered = find_entry_points(self.group)
-        return iter([*self._known, *(name for name in offered if name not in self._known)])
+        offered = find_entry_points(self.group)  # whether or not they have been loaded
+        return iter([*(name for name in self._known if name not in offered), *offered])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -22,7 +22,7 @@ from s3dlm.models.base import Model, Turn
 from s3dlm.models.self_judge import SelfJudge
 from s3dlm.result import answer_of
 from s3dlm.search.methods import Method
-from s3dlm.search.particles import PROCESSES, Floats, Ints, Process, Request
+from s3dlm.search.particles import PROCESSES, WITH_GRAMMAR, Floats, Ints, Process, Request
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scorer
 from s3dlm.search.select import SELECTIONS, Selection
@@ -117,14 +117,10 @@ class Running:
 def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     check_prompt(job)
-    if job.grammar is not None and model.denoiser.diffusion != "masked":
-        raise SettingsError(
-            f"{model.name} takes tokens back while it denoises uniform noise, so its answers follow no grammar; "
-            "choose a model of masked diffusion"
-        )
     job, settings = as_read(model, job), job.settings
     prompt, fit = np.asarray(_prompt_ids(model, job), dtype=np.int64), _fit(model, job)
-    process = PROCESSES.find(model.denoiser.diffusion)(model, job, prompt)
+    kind = model.denoiser.diffusion if job.grammar is None else WITH_GRAMMAR
+    process = PROCESSES.find(kind)(model, job, prompt)
     tokens = str(process.prompt.tolist()) + (job.infill or "")
     method, name = settings.search, settings.verifier if fit is None else fit.verifier
     verifier = job.verifier

@@ -103,9 +103,6 @@ class TimedNoise:
     def greedy(self) -> TimedNoise:
         return self
 
-    def with_block_lengths(self) -> list[TimedNoise]:
-        return [self]
-
     def remask(
         self, canvas: Canvas, where: Bools, rng: np.random.Generator
     ) -> tuple[TimedNoise, Canvas]:

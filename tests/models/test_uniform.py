@@ -9,9 +9,9 @@ from rich.console import Console
 import s3dlm
 from s3dlm.answers.grids import is_solution
 from s3dlm.board import AGAIN, Board, pieces_of
-from s3dlm.diffusion.uniform import HIDDEN, within
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError
+from s3dlm.extras.uniform import HIDDEN, within
 from s3dlm.job import prepare
 from s3dlm.search.particles import Canvas
 from s3dlm.settings import Settings

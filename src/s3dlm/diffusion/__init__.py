@@ -1,8 +1,6 @@
-"""Kinds of diffusion: how a canvas is denoised. Those of this package stand in the registry like any other."""
+"""Masked diffusion: how a canvas is denoised. It stands in the registry of processes like any other kind."""
 
 from s3dlm.diffusion.processes import masked
-from s3dlm.diffusion.uniform import uniform
 from s3dlm.search.particles import PROCESSES
 
 PROCESSES.register("masked", masked)
-PROCESSES.register("uniform", uniform)

@@ -17,7 +17,6 @@ from s3dlm.verifier.base import HOLE, Spans, doubts
 
 ENDLESS = 1 << 40  # longer than any canvas
 LAST_TIME = 1e-3  # Dream's times run from 1 to this
-HALF = "\ufffd"  # what tokens read as that are not yet a character
 ROOM_TO_GROW = 4  # positions behind the end that a repaired text may take
 
 
@@ -170,13 +169,6 @@ def next_counts(left: Mapping[int, Ints], start: Ints, masked: Bools) -> Ints:
     return np.array([now - left[begin][left[begin] < now].max(initial=0) for begin, now in rows])
 
 
-def block_lengths(gen_length: int, steps: int) -> list[int]:
-    """The block lengths an ensemble over schedules uses: HEX's five, from L/32 to L/2."""
-    lengths = {max(1, gen_length // share) for share in (32, 16, 8, 4, 2)}
-    fitting = [length for length in sorted(lengths) if -(-gen_length // length) <= steps]
-    return fitting or [gen_length]
-
-
 @dataclass(frozen=True, slots=True)
 class TextReader:
     """Reads the canvases of one prompt."""
@@ -211,8 +203,7 @@ class TextReader:
         return self.decode(tokens[: self.length(tokens)].tolist())
 
     def read_partial(self, tokens: Ints) -> str:
-        """The text of one canvas up to its first known end, with a `HOLE` for every masked token. What
-        is known of a character beside a hole reads as hole, too."""
+        """The text of one canvas up to its first known end, with a `HOLE` for every masked token."""
         tokens = tokens[: self.answer_length]
         (ends,) = np.nonzero(self.is_end(tokens))
         ids = tokens[: ends[0] if ends.size else None]
@@ -226,7 +217,7 @@ class TextReader:
             runs = itertools.groupby(ids.tolist(), self.mask_id.__eq__)
             pieces = ((hole, list(run)) for hole, run in runs)
             text = "".join(HOLE * len(run) if hole else self.decode(run) for hole, run in pieces)
-        return _without_halves(text) if holes and HALF in text else text
+        return text
 
     def counted(self, tokens: Ints) -> Bools:
         """Positions that make a text likely or not: the holes, or all up to and including the first
@@ -290,15 +281,3 @@ class TextReader:
             return [len(piece) for piece in pieces]
         ends = [len(self.decode(ids[:stop])) for stop in range(len(ids) + 1)]
         return [max(0, end - start) for start, end in itertools.pairwise(ends)]
-
-
-def _without_halves(text: str) -> str:
-    """A partial text in which halves of characters beside holes are holes."""
-    parts = text.split(HOLE)
-    for place, part in enumerate(parts):
-        if place > 0:
-            part = part.lstrip(HALF).rjust(len(part), HOLE)
-        if place < len(parts) - 1:
-            part = part.rstrip(HALF).ljust(len(part), HOLE)
-        parts[place] = part
-    return HOLE.join(parts)

@@ -1,7 +1,7 @@
 """What an answer must be, whatever the model: a JSON schema, a regular expression, choices or a grammar.
 
 Grammars come from clients, so what would take long to compile is refused before it is compiled; the bounds of
-the compiler itself and of the search are in structure.py.
+the compiler itself and of the search are with the process that follows a grammar (`particles.WITH_GRAMMAR`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import accumulate
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from s3dlm.errors import SettingsError, short_repr
-
-if TYPE_CHECKING:
-    from llguidance._lib import JsonCompileOptions
 
 LONGEST, DEEPEST = 20_000, 64  # characters and brackets within brackets of a grammar
 REPEATED = 100_000  # copies of a part of a regular expression, those of its copies included
@@ -29,12 +26,6 @@ FINEST = 10_000  # of multipleOf, without its decimal point
 BRACKET, MULTIPLE_OF = re.compile(r"[(\[{}\])]"), re.compile(r'"multipleOf": ([0-9][^,}\]]*)')
 DIRECTIVE = re.compile("%(json|regex|llguidance)")  # of Lark, that would go round these bounds
 PART = re.compile(r"\\.|\[(?:\\.?|[^\]\\])*+(?:\]|\Z)|\{([0-9]+)(?:,([0-9]*))?\}|.", re.DOTALL)
-JSON_OPTIONS: JsonCompileOptions = {  # fixed, whatever a schema says under x-guidance
-    "whitespace_flexible": False, "whitespace_pattern": None, "item_separator": ",",
-    "key_separator": ":", "lenient": False, "coerce_one_of": False,
-    # Not \b and \f: a model that writes \boxed or \frac means neither.
-    "json_allowed_escapes": '"\\nrtu',
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +114,6 @@ class Grammar:
         if self.read is not None:
             return self.read(text)
         return json.loads(text) if self.kind == "json" else None
-
-    def source(self) -> str:
-        """As llguidance reads it; white space between the parts of JSON is fixed."""
-        from llguidance import LLMatcher
-
-        if self.kind == "json":
-            return LLMatcher.grammar_from_json_schema(self.text, overrides=JSON_OPTIONS)
-        known = {"regex": LLMatcher.grammar_from_regex, "lark": LLMatcher.grammar_from_lark}
-        return known[self.kind](self.text)
 
 
 def _repeated(text: str, *, nested: bool) -> int:

@@ -31,12 +31,10 @@ from s3dlm.diffusion.blocks import (
     Blocks,
     Reveal,
     TextReader,
-    block_lengths,
     block_reveals,
     hole_reveals,
     masked_after,
     next_counts,
-    reveals,
 )
 from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.schedule import Draw, revealed
@@ -259,9 +257,6 @@ class MaskedDiffusion:
             return replace(self, likeliest=True)
         return replace(self, decoding=self.decoding.model_copy(update={"temperature": 0.0}))
 
-    def with_threshold(self, least: float) -> MaskedDiffusion:
-        return replace(self, decoding=self.decoding.model_copy(update={"reveal_threshold": least}))
-
     def remask(
         self, canvas: Canvas, where: Bools, rng: np.random.Generator
     ) -> tuple[MaskedDiffusion, Canvas]:
@@ -279,25 +274,6 @@ class MaskedDiffusion:
         schedule = [Reveal(0, length, 1)] * max(1, int(steps.max()))
         process = replace(self, schedule=schedule, left=left)
         return process, Canvas(tokens, np.where(where, 0.0, canvas.logp))
-
-    def with_block_lengths(self) -> list[MaskedDiffusion]:
-        length, own = self.schedule[-1].stop, self.blocks
-        sizes = block_lengths(length, self.steps)
-        if own.causal:  # parts of the model's blocks: a longer block cannot be filled at once
-            return [
-                replace(
-                    self,
-                    blocks=replace(own, block=size),
-                    steps_per_block=max(1, self.steps_per_block * size // own.block),
-                ).scheduled(length)
-                for size in sorted({min(size, own.model_block) for size in sizes})
-            ]
-        if self.reader.given is not None:
-            tokens_per_step = max(reveal.count for reveal in self.schedule)
-            return [self.with_given(self.reader.given, size, tokens_per_step) for size in sizes]
-        schedules = [reveals(length, self.steps, size, self.decoding.reveal) for size in sizes]
-        pairs = zip(schedules, sizes, strict=True)
-        return [replace(self, schedule=made, blocks=Blocks(size)) for made, size in pairs]
 
     def scheduled(self, length: int) -> MaskedDiffusion:
         """The process of a block-causal model with its schedule for a canvas of this length."""

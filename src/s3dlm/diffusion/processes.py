@@ -1,4 +1,4 @@
-"""From a job to its process of masked diffusion: an answer, a text with holes, or one that follows a grammar."""
+"""From a job to its process of masked diffusion: an answer, or a text with holes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from s3dlm.diffusion.blocks import Blocks, TextReader, reveals
-from s3dlm.diffusion.constrained import ConstrainedDiffusion
 from s3dlm.diffusion.decoding import Decoding
 from s3dlm.diffusion.infill import check_support, infilling
 from s3dlm.diffusion.masked import MaskedDiffusion
@@ -28,10 +27,7 @@ def masked(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
     if job.infill is not None:
         check_support(model, decoding)
         return infilling(_answer(model, job, prompt), job.infill, model, decoding)
-    process = _answer(model, job, prompt)
-    if job.grammar is not None:
-        process = ConstrainedDiffusion.following(job.grammar, process, model)
-    return process
+    return _answer(model, job, prompt)
 
 
 def _answer(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:

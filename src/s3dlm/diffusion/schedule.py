@@ -87,12 +87,6 @@ def choose(eagerness: Floats, count: int | Ints, masked: Bools) -> Bools:
     return chosen & masked
 
 
-def perturbed(eagerness: Floats, temperature: float, rng: np.random.Generator) -> Floats:
-    """Eagerness whose largest are a draw without replacement from softmax(eagerness / temperature),
-    since log-probability plus Gumbel noise is; `alg_temp` in Dream's code."""
-    return np.asarray(eagerness / temperature + rng.gumbel(size=eagerness.shape))
-
-
 def revealed(
     decoding: Decoding, draw: Draw, deferred: Bools, count: int | Ints, rng: np.random.Generator
 ) -> Bools:
@@ -114,6 +108,8 @@ def revealed(
     if temperature and decoding.policy == "low_confidence":
         eagerness = np.exp(eagerness)  # Dream draws by probabilities, not by their logarithms
     eagerness = np.where(deferred, -DEFERRED, eagerness)
-    if temperature:
-        eagerness = perturbed(eagerness, temperature, rng)
+    if (
+        temperature
+    ):  # the largest of these are a draw without replacement by softmax(eagerness / temperature)
+        eagerness = eagerness / temperature + rng.gumbel(size=eagerness.shape)
     return choose(eagerness, count, draw.masked)

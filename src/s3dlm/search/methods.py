@@ -13,22 +13,13 @@ from s3dlm.search.samples import (
     Baseline,
     BestOfK,
     Greedy,
-    Hex,
-    TemporalVote,
     Tilting,
     VerifiedBestOfK,
 )
-from s3dlm.search.smc import (
-    S3,
-    S3Paper,
-    S3Verified,
-    TopN,
-    Twisted,
-)
+from s3dlm.search.smc import S3, S3Paper, S3Verified, TopN, Twisted
 
 for _method in (
     Revise, Restarts, S3, S3Paper, S3Verified, TopN, Tilting, BestOfK, VerifiedBestOfK,
     AdaptiveVote, Baseline, Greedy, Twisted,
-    TemporalVote, Hex,
 ):  # fmt: skip
     register_method(_method)

@@ -190,9 +190,6 @@ class Process(Protocol):
     def greedy(self) -> Process:
         """The same denoising, deterministic."""
 
-    def with_block_lengths(self) -> Sequence[Process]:
-        """The same denoising under several block lengths, equally many steps each."""
-
     def remask(
         self, canvas: Canvas, where: Bools, rng: np.random.Generator
     ) -> tuple[Process, Canvas]:
@@ -200,11 +197,12 @@ class Process(Protocol):
         that fills them at the same pace."""
 
 
-# What makes a job's process, by the kind of diffusion that a model names (`Denoiser.diffusion`); called with
-# the model, the job and the prompt's tokens.
+# What makes a job's process, by the kind of diffusion that a model names (`Denoiser.diffusion`), or for
+# answers that follow a grammar; called with the model, the job and the prompt's tokens.
 PROCESSES: Registry[Callable[[Any, Any, Ints], Process]] = Registry(
     "diffusion", "s3dlm.processes", object
 )
+WITH_GRAMMAR = "with_grammar"
 
 
 @dataclass(frozen=True, slots=True)

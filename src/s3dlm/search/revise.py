@@ -104,7 +104,7 @@ class Revise(Restarts):
     def remasked(self, run: Run, canvas: Canvas, scores: Scores) -> Any:
         """(texts, length) what is masked of each text."""
         return positions(
-            run.process, canvas, scores.spans, self.rule, self.remask_fraction, run.rng,
+            run.process, canvas, scores.spans.tolist(), self.rule, self.remask_fraction, run.rng,
             at_least_one=self.budget is not None,
         )  # fmt: skip
 

@@ -137,11 +137,11 @@ async def rounds(
     population = await _first(run, method)
     price, idle = math.ceil(population.nfe / len(population)), 0
     for number in range(1, most + 1):
-        population = await _judged(run, population, by_doubt)
         left = math.inf if budget is None else budget - population.nfe
         # A fixed number of rounds, meant to mend what looks wrong, may have nothing more to do.
         mended = by_doubt and budget is None and not any(map(len, population.scores.spans))
-        if population.stopped != FINISHED or left < LEAST or mended or idle == MOST_IDLE:
+        ended = population.stopped != FINISHED or is_satisfied(run, population.scores)
+        if ended or left < LEAST or mended or idle == MOST_IDLE:
             break
         spent = population.nfe
         population = await again(population, affordable(method, left, price), left, number)
@@ -174,17 +174,6 @@ def affordable(method: Method, left: float, price: int) -> Method:
     if method.size * method.children <= trajectories:
         return method
     return method.sized(max(1, trajectories // method.children))
-
-
-async def _judged(run: Run, population: Outcome, by_doubt: bool) -> Outcome:
-    """The population with the scores that a round needs, and whether they are enough."""
-    scores, before = population.scores, run.scorer.nfe
-    if by_doubt and np.isnan(scores.total).any():
-        scores = await run.scorer.score(population.clean, "a move")
-    cost = run.scorer.nfe - before
-    nfe, logical = population.nfe + cost, population.nfe_logical + cost
-    stopped = SATISFIED if is_satisfied(run, scores) else population.stopped
-    return replace(population, scores=scores, nfe=nfe, nfe_logical=logical, stopped=stopped)
 
 
 def is_satisfied(run: Run, scores: Scores) -> bool:

@@ -20,9 +20,9 @@ from s3dlm.search.method import (
     Verified,
 )
 from s3dlm.search.options import setting
-from s3dlm.search.particles import Ints, Particles
+from s3dlm.search.particles import Particles
 from s3dlm.search.resample import normalised
-from s3dlm.search.rounds import LEAST, MOST_IDLE, attempt, sample
+from s3dlm.search.rounds import LEAST, MOST_IDLE, sample
 from s3dlm.search.run import Run
 from s3dlm.search.smc import S3_ABLATION
 from s3dlm.search.step import AGREED, FINISHED, SPENT, Outcome
@@ -51,14 +51,6 @@ class Greedy(Baseline):
     summary = "the baseline without sampling, which is LLaDA's own decoding by default"
     like = "baseline"
     fixed: ClassVar[dict[str, Any]] = {"temperature": 0.0}
-
-
-class TemporalVote(Baseline):
-    name = "temporal_vote"
-    summary = "one trajectory, a vote of the look-ahead texts of all its steps, later ones heavier"
-    source = "temporal self-consistency, Wang et al. 2025"
-
-    selection: Ending = "temporal"
 
 
 class BestOfK(Method):
@@ -103,38 +95,6 @@ class VerifiedBestOfK(BestOfK):
     verified: ClassVar[Verified] = "at the end"
 
     selection: Ending = "verified"
-
-
-class Hex(BestOfK):
-    name = "hex"
-    summary = "K trajectories spread over block lengths, majority vote"
-    source = "HEX, Lee et al. 2025"
-    fixed: ClassVar[dict[str, Any]] = {"block_length": None}
-    meets_again = True
-    cost = "5 + T·N·b"
-
-    def passes(self, steps: int, decoding: Decoding) -> int:
-        return min(self.size, 5) + steps * self.size
-
-    async def once(
-        self, run: Run, *, limit: int | None = None, round: int | None = None,
-        places: Ints | None = None,
-    ) -> Outcome:  # fmt: skip
-        """The trajectories are shared out over block lengths, which are searched one after the other."""
-        processes = run.process.with_block_lengths()
-        shares = [len(range(first, self.size, len(processes))) for first in range(len(processes))]
-        most = None if limit is None else max(1, limit // run.process.passes)
-        shares = [share for share in shares if share][:most]
-        each = None if limit is None else limit // len(shares)
-        outcomes: list[Outcome] = []
-        for process, share in zip(processes, shares, strict=False):
-            search = self.sized(share).search
-            outcome = await attempt(
-                run, search, limit=each, process=process, round=round, places=places
-            )
-            outcomes.append(outcome)
-            places = np.full(self.size, -1)
-        return Outcome.join(outcomes)
 
 
 class AdaptiveVote(BestOfK):

@@ -8,17 +8,19 @@ step, the prompt and the verifier.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from s3dlm.errors import VerifierError, short_repr
 from s3dlm.search.particles import (
     PORTION,
     Bools,
     CleanText,
+    Columns,
     Floats,
     Ints,
     Process,
@@ -41,35 +43,24 @@ TextKey = tuple[str, float]  # a text and the model's confidence in it
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(Columns):
     """Scores of some texts."""
 
     total: Floats  # NaN where nothing was scored
-    parts: list[Mapping[str, float]]
-    spans: list[Spans]  # where each text looks wrong to the verifier
+    parts: NDArray[np.object_]  # of each score
+    spans: NDArray[np.object_]  # where each text looks wrong to the verifier (`Spans`)
 
     @classmethod
     def of(cls, scores: Sequence[Score]) -> Scores:
-        total = np.array([score.total for score in scores])
-        return cls(total, [score.parts for score in scores], [score.spans for score in scores])
+        return cls(
+            np.array([score.total for score in scores]),
+            np.fromiter((score.parts for score in scores), np.object_, len(scores)),
+            np.fromiter((score.spans for score in scores), np.object_, len(scores)),
+        )
 
     @classmethod
     def missing(cls, count: int) -> Scores:
-        return cls(np.full(count, np.nan), [{}] * count, [()] * count)
-
-    @classmethod
-    def join(cls, parts: Sequence[Scores]) -> Scores:
-        return cls(
-            np.concatenate([part.total for part in parts]),
-            [score_parts for part in parts for score_parts in part.parts],
-            [spans for part in parts for spans in part.spans],
-        )
-
-    def take(self, index: Ints) -> Scores:
-        rows = index.tolist()
-        return Scores(
-            self.total[index], [self.parts[row] for row in rows], [self.spans[row] for row in rows]
-        )
+        return cls.of([Score(np.nan)] * count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +124,7 @@ class Scorer:
             self.texts[key] = self.process.reader.read(tokens)
         return self.texts[key]
 
-    def satisfied(self, total: Floats, spans: Sequence[Spans]) -> Bools:
+    def satisfied(self, total: Floats, spans: Iterable[Spans]) -> Bools:
         """Which texts end the search: the score is enough, and no part looks wrong."""
         if (least := self.satisfied_at) is None:
             return np.zeros(total.size, np.bool_)

@@ -74,14 +74,12 @@ class Telling:
         round: The number of this search among those for the prompt, from 0.
         places: Where the canvases that it starts from stood before, for the genealogy; −1: nowhere.
         count: Steps of this search.
-        last: The latest of them.
     """
 
     steps: list[Step] = field(default_factory=list)
     round: int = 0
     places: Ints | None = None
     count: int = 0
-    last: Step | None = None
     reported: int = 0  # passes that the steps have told of
     at_start: int = 0  # passes before the first step
 
@@ -97,7 +95,7 @@ class Telling:
         first, index = not self.count, survivors.index
         shown = self.places[parent] if first and self.places is not None else parent
         weight, clean, scores = normalised(log_weight), looked.clean, looked.scores
-        self.last = Step(
+        step = Step(
             index=self.count,
             total=max(total, self.count + 1),
             tokens=canvas.tokens,
@@ -106,7 +104,7 @@ class Telling:
             clean_logp=clean.logp,
             parent=shown,
             score=scores.total,
-            parts=scores.parts,
+            parts=scores.parts.tolist(),
             confidence=clean.confidence,
             weight=weight,
             survivor=index,
@@ -117,10 +115,10 @@ class Telling:
             resampled=survivors.resampled,
             round=self.round,
             start_nfe=self.at_start if first else 0,
-            spans=scores.spans,
+            spans=scores.spans.tolist(),
         )
         self.reported, self.count = nfe, self.count + 1
-        self.steps.append(self.last)
+        self.steps.append(step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from s3dlm.engine import Batcher, Event, advance
+from s3dlm.engine import Batcher, Event
 from s3dlm.errors import VerifierError
 from s3dlm.job import Running
 from s3dlm.models.base import Model
@@ -258,14 +258,12 @@ class ServerBatcher(Batcher):
             failure.__cause__ = error
             return [failure] * len(requests)
 
-    def _events(self, running: Running, reply: Any) -> list[Event]:
+    def _events(self, running: Running, reply: Any) -> Iterator[Event]:
         """Whatever is raised ends this search only, also what is no `Exception`: a panic of the
         tokenizer."""
-        events: list[Event] = []
         try:
-            events.extend(advance(running, reply))
+            yield from super()._events(running, reply)
         except BaseException as error:
             running.request = None
             log("search failed", level=logging.ERROR, with_traceback=True)
-            events.append(as_api_error(error))
-        return events
+            yield as_api_error(error)

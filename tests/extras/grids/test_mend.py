@@ -14,6 +14,7 @@ from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.extras.grids.mend import Mend
 from s3dlm.job import Job
 from s3dlm.search.remask import Text
+from s3dlm.search.run import Run
 from s3dlm.search.step import Step
 from s3dlm.verifier import HOLE, Score, Verifier
 from tests.fakes import ADAPTIVE, MASK, QUESTION, fake_model, search, small
@@ -115,14 +116,14 @@ def test_a_bad_partial_score_ends_its_own_search_and_names_the_place(value: obje
 
 # --- moves
 
-ROUNDS = {"particles": 1, "rounds": 30, "remask_floor": 0.25}
+ROUNDS = {"particles": 1, "rounds": 30}
 
 
 class Grades(Verifier):
-    """Scores by the text, and doubts its first character."""
+    """Scores by the text, and doubts its first character, and the others a little."""
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(sum(text.encode()) % 101 / 101, spans=((0, 1),))
+        return Score(sum(text.encode()) % 101 / 101, spans=((0, 1), (0, 99, 0.25)))
 
 
 def over(step: Step) -> bool:
@@ -154,12 +155,10 @@ def test_each_cell_is_masked_as_likely_as_it_is_doubtful() -> None:
     rng, times = np.random.default_rng(0), 4_000
     doubt = np.array([0, 0.5, 0.9, 1.0, 0.05, 0, 0, 0, 0, 0])
     text = Text(np.zeros(10), np.arange(10) < 8, doubt)
-    rule = Mend(remask_floor=0.1).rule
-    hidden = np.mean([rule.hide(text, 0.5, rng) for _ in range(times)], axis=0)
-    expected = np.array([0.1, 0.5, 0.9, 1.0, 0.1, 0.1, 0.1, 0.1, 0, 0])
-    assert (np.abs(hidden - expected) < 5 * np.sqrt(0.25 / times)).all()
-    assert (hidden[expected == 1.0] == 1.0).all()
-    assert (hidden[expected == 0.0] == 0.0).all()
+    hidden = np.mean([Mend().rule.hide(text, 0.5, rng) for _ in range(times)], axis=0)
+    assert (np.abs(hidden - doubt) < 5 * np.sqrt(0.25 / times)).all()
+    assert (hidden[doubt == 1.0] == 1.0).all()
+    assert (hidden[doubt == 0.0] == 0.0).all()
 
 
 @pytest.mark.parametrize(("below", "starts_over"), [(0.9, False), (0.01, True)])
@@ -168,7 +167,7 @@ def test_rounds_re_mask_only_where_the_first_look_ahead_is_unsure(
     memo: int, below: float, starts_over: bool
 ) -> None:
     steps, _ = run(
-        Grades(), particles=1, remask_below=below, remask_floor=0.3, memo=memo, budget=90,
+        Grades(), particles=1, remask_below=below, memo=memo, budget=90,
         accept="replace",
         patience=0, **ADAPTIVE,
     )  # fmt: skip
@@ -182,13 +181,14 @@ def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     thresholds: list[float] = []
-    changed = MaskedDiffusion.with_threshold
+    moves = Mend._moves
 
-    def spy(process: MaskedDiffusion, least: float) -> MaskedDiffusion:
-        thresholds.append(least)
-        return changed(process, least)
+    def spy(mend: Mend, search: Run) -> Any:
+        assert isinstance(search.process, MaskedDiffusion)
+        thresholds.append(search.process.decoding.reveal_threshold)
+        return moves(mend, search)
 
-    monkeypatch.setattr(MaskedDiffusion, "with_threshold", spy)
+    monkeypatch.setattr(Mend, "_moves", spy)
     for careless, below in ((1.0, 1.0), (0.5, 1.0), (100.0, 1.0), (1.0, 0.001)):
         options = {"particles": 1, "budget": 60, "careless": careless, "remask_below": below}
         run(Grades(), **options, **ADAPTIVE)

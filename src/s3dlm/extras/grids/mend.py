@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -68,15 +68,12 @@ class Mend(Revise):
     )
     lam: float = setting(30.0, "λ of Metropolis' rule and of screening: exp(λ·score)", ge=0)
     remask: Literal["weighted"] = more("weighted", "each cell as likely as the verifier doubts it")
-    remask_floor: Share = more(0.0, "the least probability with which a cell is re-masked")
     remask_below: Share = more(
         1.0,
         "re-mask only where the first look-ahead is less sure than this, as the mean probability of its "
         "tokens; else later rounds start on empty canvases",
     )
-    restart_fraction: Share = more(
-        0.0, "the mean share of a later round's particles that start on an empty canvas"
-    )
+    restart_fraction: ClassVar[float] = 0.0  # type: ignore[misc]
     careless: float = more(
         0.0,
         "where rounds re-mask, the reveal threshold is this times the mean probability of the first "
@@ -115,9 +112,8 @@ class Mend(Revise):
         return Remasking(self._hide, by_doubt=True)
 
     def _hide(self, text: Text, fraction: float, rng: np.random.Generator) -> Bools:
-        """Each position by itself, as likely as it is doubtful, and with a least probability."""
-        chance = np.where(text.movable, np.maximum(text.doubt, self.remask_floor), 0.0)
-        return np.asarray(rng.random(chance.size) < chance)
+        """Each position by itself, as likely as it is doubtful."""
+        return np.asarray(rng.random(text.doubt.size) < text.doubt)
 
     def check(self, run: Run) -> None:
         verifier = run.scorer.verifier
@@ -146,8 +142,9 @@ class Mend(Revise):
             if confidence >= self.remask_below and self.budget is not None:
                 return await rounds(run, self, partial(restarted, run), self.budget)
             if self.careless:
-                least = min(1.0, self.careless * confidence)
-                run.process = MaskedDiffusion.in_run(run.process).with_threshold(least)
+                process = MaskedDiffusion.in_run(run.process)
+                least = {"reveal_threshold": min(1.0, self.careless * confidence)}
+                run.process = replace(process, decoding=process.decoding.model_copy(update=least))
         return await self._moves(run)
 
     async def _moves(self, run: Run) -> Outcome:
@@ -164,10 +161,7 @@ class Mend(Revise):
         canvas, places = before.canvas.take(origin), before.place[origin]
         where = self.remasked(run, canvas, before.scores.take(origin))
         given_up = (standing.stale[origin] >= self.patience) & (self.patience > 0)
-        empty = given_up.copy()
-        if self.restart_fraction:
-            empty |= run.rng.random(size) < self.restart_fraction
-        where[empty], places[empty] = True, -1
+        where[given_up], places[given_up] = True, -1
         process, start = run.process.remask(canvas, where, run.rng)
         again = await self.continued(run, process, start, left, number, places)
         both = Outcome.join([before, again])
@@ -176,7 +170,7 @@ class Mend(Revise):
             return replace(both.take(moved), stopped=SATISFIED)
         score_before, score_after = before.scores.total, again.scores.total
         standing = replace(standing, best=np.fmax(standing.best, score_before))
-        after = standing.take(origin).after(score_after, empty)
+        after = standing.take(origin).after(score_after, given_up)
         index = moved
         if self.accept == "metropolis":
             gain = self.lam * (score_after - score_before[origin])

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from s3dlm.diffusion.constrained import ConstrainedDiffusion
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
 from s3dlm.extras.published.whole import WholeDraws
@@ -191,7 +190,7 @@ class OrderToken(Method):
         return 1 + steps * self.size + blocks * self.size**2
 
     def check(self, run: Run) -> None:
-        if isinstance(run.process, ConstrainedDiffusion):
+        if type(run.process) is not MaskedDiffusion:  # there is more to it than masks
             raise SettingsError(
                 "method='order_token' draws whole texts, which follow no grammar; choose another method, such as "
                 "s3 or revise"

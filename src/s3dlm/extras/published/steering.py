@@ -206,8 +206,7 @@ class ParticleGibbs(S3):
                 index = np.append(0, survivors.index)
                 survivors = Survivors(index, np.zeros(index.size), resampled=True)
             particles = run.keep(children, looked, weight, survivors)
-            assert run.told.last is not None
-            path.append(run.told.last)
+            path.append(run.told.steps[-1])
 
     potential = Twisted.potential
 

@@ -213,9 +213,6 @@ class UniformDiffusion:
         """The likeliest token everywhere; how sure the model is, is then of its plain distribution."""
         return replace(self, temperature=0.0)
 
-    def with_block_lengths(self) -> list[UniformDiffusion]:
-        return [self]
-
     def remask(
         self, canvas: Canvas, where: Bools, rng: np.random.Generator
     ) -> tuple[UniformDiffusion, Canvas]:

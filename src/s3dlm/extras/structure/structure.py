@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from s3dlm.diffusion.closing import (
+from s3dlm.diffusion.grammar import Grammar
+from s3dlm.errors import SettingsError
+from s3dlm.extras.structure.closing import (
     FARTHEST,
     Ids,
     Vocabulary,
@@ -32,17 +34,22 @@ from s3dlm.diffusion.closing import (
     quick,
     shortest,
 )
-from s3dlm.diffusion.grammar import Grammar
-from s3dlm.diffusion.samples import samples
-from s3dlm.errors import SettingsError
+from s3dlm.extras.structure.samples import samples
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
+    from llguidance._lib import JsonCompileOptions
 
 LIMITS = {  # of the compiler: about 100 ms to compile, and 10 ms for a mask
     "max_grammar_size": 50_000, "initial_lexer_fuel": 100_000, "max_lexer_states": 20_000,
     "step_lexer_fuel": 20_000, "step_max_items": 20_000, "max_items_in_row": 1000,
     "precompute_large_lexemes": False, "verbose_errors": False,
+}  # fmt: skip
+JSON_OPTIONS: JsonCompileOptions = {  # fixed, whatever a schema says under x-guidance
+    "whitespace_flexible": False, "whitespace_pattern": None, "item_separator": ",",
+    "key_separator": ":", "lenient": False, "coerce_one_of": False,
+    # Not \b and \f: a model that writes \boxed or \frac means neither.
+    "json_allowed_escapes": '"\\nrtu',
 }  # fmt: skip
 SECONDS = 30.0  # of work on the grammar of one search
 COMPILED = 64  # grammars that are kept compiled
@@ -65,7 +72,7 @@ def compiled(vocabulary: Vocabulary, grammar: Grammar) -> Compiled:
     from llguidance import LLMatcher, LLParserLimits
 
     try:
-        source, limits = grammar.source(), LLParserLimits(**LIMITS)  # type: ignore[arg-type]
+        source, limits = source_of(grammar), LLParserLimits(**LIMITS)  # type: ignore[arg-type]
         matcher = LLMatcher(vocabulary.tokenizer, source, log_level=0, limits=limits)
         why = matcher.get_error()
     except ValueError as error:
@@ -87,6 +94,16 @@ def compiled(vocabulary: Vocabulary, grammar: Grammar) -> Compiled:
             "end is easier to reach"
         )
     return Compiled(vocabulary, matcher, way)
+
+
+def source_of(grammar: Grammar) -> str:
+    """A grammar as llguidance reads it; white space between the parts of JSON is fixed."""
+    from llguidance import LLMatcher
+
+    if grammar.kind == "json":
+        return LLMatcher.grammar_from_json_schema(grammar.text, overrides=JSON_OPTIONS)
+    known = {"regex": LLMatcher.grammar_from_regex, "lark": LLMatcher.grammar_from_lark}
+    return known[grammar.kind](grammar.text)
 
 
 class Structure:

@@ -11,17 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from s3dlm.diffusion.blocks import Reveal
-from s3dlm.diffusion.closing import Ids, Vocabulary
-from s3dlm.diffusion.grammar import Grammar
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.diffusion.structure import Structure, compiled
+from s3dlm.diffusion.processes import masked
+from s3dlm.errors import SettingsError
+from s3dlm.extras.structure.closing import Ids, Vocabulary
+from s3dlm.extras.structure.structure import Structure, compiled
 from s3dlm.models.base import Model
 from s3dlm.models.packing import Rows
 from s3dlm.search.particles import Bools, Canvas, CanvasPredictions, CleanText, Ints
+
+if TYPE_CHECKING:
+    from s3dlm.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +34,6 @@ class ConstrainedDiffusion(MaskedDiffusion):
     """Denoising from the left, at every canvas's own pace."""
 
     structure: Structure = field(kw_only=True)
-
-    @classmethod
-    def following(cls, grammar: Grammar, process: MaskedDiffusion, model: Model) -> MaskedDiffusion:
-        """The same denoising, with answers that follow a grammar."""
-        length = process.schedule[-1].stop
-        longest = min(length, process.reader.answer_length)
-        return cls.of(
-            process,
-            structure=Structure(compiled(Vocabulary.of(model), grammar), longest),
-            sampling=replace(process.sampling, suppressed=(), deferred=()),
-            schedule=[Reveal(0, length, 1)] * length,
-        )
 
     def _blank(self) -> Ints:
         """What must stand at the beginning is there from the start; but every search takes a pass."""
@@ -112,3 +105,21 @@ class ConstrainedDiffusion(MaskedDiffusion):
         """Put a text on one of some canvases, which is then finished if the text ends."""
         tokens[row, : len(text)] = text[: tokens.shape[1]]
         self._finish(tokens[row : row + 1])
+
+
+def following(model: Model, job: Job, prompt: Ints) -> ConstrainedDiffusion:
+    """The process of a job whose answers follow its grammar."""
+    if model.denoiser.diffusion != "masked":
+        raise SettingsError(
+            f"{model.name} takes tokens back while it denoises uniform noise, so its answers follow no grammar; "
+            "choose a model of masked diffusion"
+        )
+    process = masked(model, job, prompt)
+    length = process.schedule[-1].stop
+    longest = min(length, process.reader.answer_length)
+    return ConstrainedDiffusion.of(
+        process,
+        structure=Structure(compiled(Vocabulary.of(model), job.grammar), longest),
+        sampling=replace(process.sampling, suppressed=(), deferred=()),
+        schedule=[Reveal(0, length, 1)] * length,
+    )

@@ -1,0 +1,1 @@
+"""Answers that follow a grammar: a JSON schema, a regular expression, choices or a Lark grammar."""
