@@ -32,7 +32,7 @@ from s3dlm.models.device import stored
 from s3dlm.verifier import own
 
 SMALL = 2**28  # bytes of weights up to which each process gets a copy
-WORTHWHILE = 5_000  # forward passes below which starting processes takes longer than it saves
+WORTHWHILE = 20_000  # forward passes at most below which starting processes saves nothing
 
 
 def runner(model: Model, workers: int) -> AbstractContextManager[Runner]:
@@ -42,9 +42,9 @@ def runner(model: Model, workers: int) -> AbstractContextManager[Runner]:
     return contextlib.nullcontext(LocalRunner(model))
 
 
-def workers_for(model: Model, plan: Plan | None = None) -> int:
+def workers_for(model: Model, plan: Plan) -> int:
     """One process per core for a small model on the CPU, unless the plan is short; else one."""
-    if plan is not None and plan.cost < WORTHWHILE:
+    if plan.nfe < WORTHWHILE:
         return 1
     weights = sum(tensor.nbytes for _, tensor in stored(model.denoiser.tensors()))
     if torch.device(model.denoiser.device).type != "cpu" or weights > SMALL:

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -148,16 +147,19 @@ def _missing(
 TOLD = {"budget": "budget", "temperature": "T", "lam": "λ"}
 
 
-class Display(Observer):
-    """One bar with a text, or a line now and then."""
+class Bars(Observer):
+    """Progress on a terminal: one bar of all conditions, by the forward passes that they take at most.
+    Elsewhere a line per condition, and one now and then."""
 
-    def __init__(self, total: float = 0.0) -> None:
+    def __init__(self, *plans: Plan) -> None:
+        self.conditions, self.number = sum(len(plan.conditions) for plan in plans), 0
         self.console, self.last_line = Console(stderr=True), time.monotonic()
         self.progress = Progress(
             TextColumn("{task.description}"), BarColumn(24), TimeRemainingColumn(),
             console=self.console, transient=True, disable=not self.console.is_terminal,
         )  # fmt: skip
-        self.bar = self.progress.add_task("", total=total)
+        self.total = sum(plan.nfe for plan in plans)
+        self.bar = self.progress.add_task("", total=self.total)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -166,30 +168,11 @@ class Display(Observer):
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def show(self, text: str, *, always: bool = False) -> None:
-        """Put a text beside the bar; `always` leaves a line behind, too."""
-        self.progress.update(self.bar, description=text)
-        overdue = time.monotonic() - self.last_line > LINE_EVERY
-        if always or (overdue and not self.console.is_terminal):
-            left = None if always else self.progress.tasks[0].time_remaining
-            rest = "" if left is None else f", {timedelta(seconds=round(left))} left"
-            self.console.print(f"{text}{rest}", highlight=False)
-            self.last_line = time.monotonic()
-
-
-class Bars(Display):
-    """The observer that the command line passes to `evaluate`; the bar is that of all conditions, by
-    their likely NFE."""
-
-    def __init__(self, *plans: Plan) -> None:
-        self.total = sum(plan.cost for plan in plans)
-        self.conditions, self.number = sum(len(plan.conditions) for plan in plans), 0
-        super().__init__(self.total)
-
     def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
         self.size, self.number, self.failed = total, self.number + 1, 0
         self.right = [record.correct for record in done]
-        self.total -= len(done) * condition.cost  # an earlier session's work says nothing of speed
+        # An earlier session's work says nothing of speed.
+        self.total -= len(done) * condition.settings.most_nfe
         self.progress.update(self.bar, total=self.total)
         self._show(condition, complete=0 < total == len(done))
 
@@ -200,19 +183,23 @@ class Bars(Display):
             self.console.print(failure, highlight=False, markup=False)
         else:
             self.right.append(record.correct)
-        self.progress.advance(self.bar, condition.cost)
+        self.progress.advance(self.bar, condition.settings.most_nfe)
         self._show(condition, complete=len(self.right) + self.failed == self.size)
 
     def _show(self, condition: Condition, *, complete: bool) -> None:
         """The condition with its settings, for which there is no room beside a bar, and its counts."""
-        line = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label}"
+        text = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label}"
         if complete or not self.console.is_terminal:
             (particles, branching), settings = condition.budget, condition.settings
-            line += f" (N={particles} b={branching} block={settings.decoding.block_length}"
+            text += f" (N={particles} b={branching} block={settings.decoding.block_length}"
             known = {sign: condition.value(name) for name, sign in TOLD.items()}
-            line += "".join(f" {sign}={n:g}" for sign, n in known.items() if n is not None) + ")"
+            text += "".join(f" {sign}={n:g}" for sign, n in known.items() if n is not None) + ")"
         asked = len(self.right) + self.failed
-        line += f" {asked}/{self.size}"
-        line += f" {100 * sum(self.right) / asked:.1f} %" if asked else ""
-        line += f" {self.failed} failed" if self.failed else ""
-        self.show(line, always=complete)
+        text += f" {asked}/{self.size}"
+        text += f" {100 * sum(self.right) / asked:.1f} %" if asked else ""
+        text += f" {self.failed} failed" if self.failed else ""
+        self.progress.update(self.bar, description=text)
+        overdue = time.monotonic() - self.last_line > LINE_EVERY
+        if complete or (overdue and not self.console.is_terminal):
+            self.console.print(text, highlight=False)
+            self.last_line = time.monotonic()
