@@ -6,7 +6,6 @@ seeds share full batches. What is already recorded is skipped.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,18 +25,16 @@ from s3dlm.models.base import Model
 from s3dlm.tasks import Sample
 
 HOPELESS = 10  # failures before the first success after which a run stops
-SCORED = 100  # problems per condition whose scores are recorded at every step, for the figures
 LINE_EVERY = 10.0  # seconds between lines of progress if there is no terminal
 ROWS = 64  # canvases per forward pass, as in Python and lm-eval
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One search of an evaluation, and what is recorded of it besides its result."""
+    """One search of an evaluation."""
 
     sample: Sample
     seed: int
-    keep_scores: bool = False
     trace: Path | None = None  # the file for all its steps
 
 
@@ -48,6 +45,13 @@ class Chunk:
     condition: Condition
     items: Sequence[WorkItem]
     batch_size: int = ROWS  # canvases per forward pass
+
+    def parts(self, workers: int) -> list[Chunk]:
+        """Chunks of at most a batch each, for a runner with several workers."""
+        share = -(-len(self.items) // workers)
+        size = max(1, min(self.batch_size // self.condition.children, share))
+        firsts = range(0, len(self.items), size)
+        return [replace(self, items=self.items[first : first + size]) for first in firsts]
 
 
 class Runner(Protocol):
@@ -131,7 +135,7 @@ def evaluate(
 def _missing(
     plan: Plan, condition: Condition, store: Store, folder: Path, retry_failed: bool
 ) -> Iterator[WorkItem]:
-    """What the store lacks; scores and traces are of the first problems and seed only."""
+    """What the store lacks; traces are of the first problems and seed only."""
     contents, spec = store.contents, condition.spec
     skip = contents.records if retry_failed else {**contents.records, **contents.failures}
     traces = folder.resolve() / "traces"
@@ -139,9 +143,9 @@ def _missing(
         samples = plan.problems[condition.task].samples[: condition.problems]
         for number, sample in enumerate(samples):
             if (spec, sample.id, seed) not in skip:
-                rank = number if seed == plan.seeds[0] else sys.maxsize
-                trace = traces / f"{spec}-{sample.id}.jsonl" if rank < plan.traces else None
-                yield WorkItem(sample, seed, rank < SCORED, trace)
+                traced = number < plan.traces and seed == plan.seeds[0]
+                trace = traces / f"{spec}-{sample.id}.jsonl" if traced else None
+                yield WorkItem(sample, seed, trace)
 
 
 TOLD = {"budget": "budget", "temperature": "T", "lam": "λ"}

@@ -12,7 +12,6 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
@@ -85,13 +84,10 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
         """Chunks of one batch each, on whichever worker is free."""
         from ray.util import ActorPool
 
-        share = -(-len(chunk.items) // len(self.actors))
-        size = max(1, min(chunk.batch_size // chunk.condition.children, share))
-        firsts = range(0, len(chunk.items), size)
-        parts = [replace(chunk, items=chunk.items[first : first + size]) for first in firsts]
         with self._errors():
             for reply in ActorPool(self.actors).map_unordered(
-                lambda actor, part: actor.call.remote("records", part), parts
+                lambda actor, part: actor.call.remote("records", part),
+                chunk.parts(len(self.actors)),
             ):
                 yield from self._result(*reply)
 
