@@ -16,14 +16,13 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 import s3dlm
-from s3dlm.cli import evaluate, options, report, search, serve
+from s3dlm.cli import evaluate, report, search, serve
 from s3dlm.cli.options import AsJson, print_table
 from s3dlm.errors import S3dlmError
 
@@ -60,7 +59,7 @@ def options_of_all(
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "generate": search.generate, "eval": evaluate.eval_command, "reproduce": evaluate.reproduce,
-    "report": report.report, "calibrate": report.calibrate, "demo": serve.demo,
+    "report": report.report, "score": report.score, "calibrate": report.calibrate, "demo": serve.demo,
     "serve": serve.serve, "view": serve.view,
 }  # fmt: skip
 for _name, _command in _COMMANDS.items():
@@ -149,41 +148,6 @@ JUDGES = {
     "FILE.toml": "your own weights of the paper's components",
     "FILE.py:NAME": "your own function (question, text, confidence) → 0 to 1",
 }
-
-
-@app.command()
-def score(
-    file: Annotated[Path, Argument(help="JSON lines, lm-eval's samples or d1's generations.")],
-    task: Annotated[str, Option(help="The task of these outputs, for example gsm8k.")],
-    verifier: options.VerifierName = "paper",
-    grading: Annotated[
-        str, Option(help="How answers are graded: fixed, d1 or d1_whole.")
-    ] = "fixed",
-    as_json: AsJson = False,
-) -> None:
-    """Measure how well a verifier tells right from wrong. Any model's outputs will do.
-
-    \b
-    s3dlm score outputs.jsonl --task gsm8k
-    s3dlm score samples_gsm8k_2026-01-01.jsonl --task gsm8k --verifier checker
-    """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from s3dlm.cli.score_report import render
-    from s3dlm.evaluation.score import score_file
-
-    shown = Console(stderr=True)
-    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
-        outputs = bar.add_task("outputs", total=None, visible=False)
-        scored = score_file(
-            file, task, verifier=options.own_verifier(verifier), grading=grading,
-            progress=lambda done, total: bar.update(outputs, completed=done, total=total, visible=True),
-        )  # fmt: skip
-    if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(scored), ensure_ascii=False))
-    else:
-        render(scored)
 
 
 _python_warns = warnings.showwarning

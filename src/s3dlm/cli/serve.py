@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from s3dlm.cli import options
 from s3dlm.cli.options import method_names
+from s3dlm.cli.report import print_report
 from s3dlm.errors import MissingExtraError, SettingsError
 
 _KEY = "Key that every request must send."
@@ -164,7 +165,7 @@ def demo(
     workers: Annotated[int | None, Option(min=1, help="Processes. Default: one per core.")] = None,
     out: Annotated[Path, Option(help="Folder of the comparison.")] = Path("runs/demo"),
 ) -> None:
-    """Show one search live, then compare methods, in about two minutes.
+    """Show one search live, then compare methods.
 
     s3dlm demo
     """
@@ -173,7 +174,6 @@ def demo(
     from s3dlm.evaluation import demo as demos
     from s3dlm.evaluation import plan as plans
     from s3dlm.evaluation import processes
-    from s3dlm.evaluation.report import write
     from s3dlm.evaluation.run import Bars, evaluate
 
     defaults = plans.recommendations(loaded)
@@ -194,8 +194,4 @@ def demo(
         with Bars(plan) as bars:
             evaluate(runner, plan, out, observer=bars)
     typer.echo(f"3. Results on {limit} problems per task\n")
-    made = write(out, reference=demos.REFERENCE)
-    for grid in made.short:
-        options.print_table(grid.columns, grid.rows, grid.title, marked=True)
-    typer.echo(f"4. In one sentence\n\n{textwrap.fill(made.verdict[0], 79)}\n")
-    typer.echo(f"report: {made.html.resolve()}")
+    print_report([out], False, reference=demos.REFERENCE)
