@@ -162,7 +162,6 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("generate --infill x", ["has no hole", "[[16]]"]),
         ("generate --infill 'x [[2' --model nowhere", ["no closing ]]"]),
         ("generate --infill 'x [[2]]' --task countdown", ["is empty; give a question"]),
-        ("eval --set steps=4,8 --out x", ["steps cannot be swept"]),
         ("eval --batch-size 0 --out x", ["--batch-size': Input should be greater than or equal to 1", "s3dlm eval -h"]),
         ("eval --task nowhere.jsonl:gsm8k --out x", ["nowhere.jsonl does not exist"]),
         ("eval --task nowhere.jsonl --out x", ["the file does not exist"]),

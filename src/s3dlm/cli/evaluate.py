@@ -78,11 +78,7 @@ def eval_command(
     methods = [find_method(name).name for name in options.split(method)] or plans.FIVE
     named = [] if verifier is None else [f"verifier={verifier}"]
     chosen = options.setting_values([*(more or ()), *named])
-    sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
-    for name in chosen.keys() - sweeps.keys():
-        if len(chosen[name]) != 1:
-            axes = ", ".join(plans.AXES)
-            raise SettingsError(f"{name} cannot be swept; give one value, or sweep one of: {axes}")
+    sweeps = {name: values for name, values in chosen.items() if len(values) > 1}
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
     if fast:
         load, fixed = [*(load or ()), "fast=true"], {"reveal": "threshold", **fixed}
