@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,7 +58,6 @@ def eval_command(
     traces: Traces = 0,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Evaluate methods on tasks. If the run is interrupted, the same command resumes it.
 
@@ -96,11 +93,11 @@ def eval_command(
     for number, folder in enumerate(folders):
         loading = options.loading(load, device=device, prompts=files[number] if files else None)
         if dry_run:
-            _print_cost(planned, model, task, limit, as_json)
+            _print_cost(planned, model, task, limit)
             return
         _run(planned, model, task, which, loading, folder, workers, ray,
              batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
-    _report(folders, as_json, out)
+    _report(folders, out)
 
 
 def reproduce(
@@ -128,7 +125,6 @@ def reproduce(
         Path | None, Option(help="With --check: outputs of another program.")
     ] = None,
     dry_run: DryRun = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, and report.
 
@@ -141,7 +137,7 @@ def reproduce(
     """
     loading = options.loading(load, device=device, prompts=prompts)
     if check:
-        _check(model, loading, limit or 20, data, recorded, as_json)
+        _check(model, loading, limit or 20, data, recorded)
         return
     from s3dlm.evaluation import paper
     from s3dlm.evaluation.plan import recommendations as settings_of
@@ -159,17 +155,16 @@ def reproduce(
     limit = limit or chosen.problems
     task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
     if dry_run:
-        _print_cost(planned, model, task, limit, as_json)
+        _print_cost(planned, model, task, limit)
         return
     _run(planned, model, task, {"data": data, "limit": limit}, loading, folder, workers, ray,
          batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
-    _report([folder], as_json, folder)
+    _report([folder], folder)
 
 
 def _check(
-    model: str, loading: dict[str, Any], limit: int, data: Path | None, recorded: Path | None,
-    as_json: bool,
-) -> None:  # fmt: skip
+    model: str, loading: dict[str, Any], limit: int, data: Path | None, recorded: Path | None
+) -> None:
     from s3dlm.evaluation import gate
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models import registry
@@ -180,12 +175,9 @@ def _check(
     for line in gate.checks(
         loaded, lambda **how: registry.load(model, **{**loading, **how}), problems.samples, recorded
     ):
-        found.append(line)
-        if not as_json:
-            typer.echo(f"{line.verdict:12} {line.name}: {line.found}")
-    if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(line) for line in found]))
-    if any(line.verdict == "differs" for line in found):
+        found.append(line.verdict)
+        typer.echo(f"{line.verdict:12} {line.name}: {line.found}")
+    if "differs" in found:
         raise typer.Exit(1)
 
 
@@ -208,15 +200,12 @@ def _planned(planned: Planned, model: str, task: options.Repeated) -> tuple[list
     return names, plan
 
 
-def _print_cost(
-    planned: Planned, model: str, task: options.Repeated, limit: int | None, as_json: bool
-) -> None:
+def _print_cost(planned: Planned, model: str, task: options.Repeated, limit: int | None) -> None:
     from s3dlm.evaluation import cost
 
     _, plan = _planned(planned, model, task)
-    found = cost.estimate(model, plan.conditions, limit, len(plan.seeds))
-    plain = json.dumps(dataclasses.asdict(found)) if as_json else "\n".join(found.lines())
-    typer.echo(plain)
+    for line in cost.estimate(model, plan.conditions, limit, len(plan.seeds)).lines():
+        typer.echo(line)
 
 
 def _run(
@@ -254,10 +243,10 @@ def _run(
         raise
 
 
-def _report(folders: Sequence[Path], as_json: bool, out: Path) -> None:
+def _report(folders: Sequence[Path], out: Path) -> None:
     """The report of a run, or of one per file of prompts; without the extra it can be made later."""
     try:
-        print_report(folders, as_json, out=out)
+        print_report(folders, out=out)
     except MissingExtraError as error:
         named = " ".join(map(str, folders))
         typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)

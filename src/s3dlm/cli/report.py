@@ -43,7 +43,7 @@ def report(
     print_report(folders, as_json, grading=grading, reference=reference, out=out)
 
 
-def print_report(folders: Sequence[Path], as_json: bool, **how: Any) -> None:
+def print_report(folders: Sequence[Path], as_json: bool = False, **how: Any) -> None:
     from s3dlm.evaluation.report import write
 
     made = write(*folders, **how)
@@ -65,7 +65,6 @@ def calibrate(
     verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "checker",
     task: Annotated[options.Repeated, Option(help="Tasks of a file of outputs.")] = None,
     model: Annotated[str | None, Option(help="Model of a file of outputs.")] = None,
-    as_json: options.AsJson = False,
 ) -> None:
     """Fit `p_correct`, the probability that an answer is right.
 
@@ -78,16 +77,11 @@ def calibrate(
     read = fits.read_answers(source, options.own_verifier(verifier), options.split(task), model)
     made, skipped = fits.fit_groups(read.groups)
     path = fits.write_fits(read, made, out) if made else None
-    if as_json:
-        rows = [dataclasses.asdict(row.fit) | dataclasses.asdict(row.report) for row in made]
-        plain = {"fits": rows, "skipped": skipped, "file": path and str(path)}
-        typer.echo(json.dumps(plain, ensure_ascii=False))
-    else:
-        for table in fits.tables(made) if made else ():
-            print_table(table.columns, table.rows, table.title)
-        for line in skipped:
-            typer.echo(f"no fit for {line}", err=True)
-        typer.echo("nothing was written" if path is None else f"written to {path}")
+    for table in fits.tables(made) if made else ():
+        print_table(table.columns, table.rows, table.title)
+    for line in skipped:
+        typer.echo(f"no fit for {line}", err=True)
+    typer.echo("nothing was written" if path is None else f"written to {path}")
     if path is None:
         raise typer.Exit(1)
 
