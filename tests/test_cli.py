@@ -327,18 +327,6 @@ def test_the_version_is_the_packages(run: Run) -> None:
     assert run("--version")[1] == f"s3dlm {s3dlm.__version__}\n"
 
 
-def test_the_shell_completes_commands_and_names(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_S3DLM_COMPLETE", "complete_bash")
-    for words, offered in (
-        ("s3dlm gen", "generate"),
-        ("s3dlm generate --method top", "top_n"),
-        ("s3dlm eval --task chain,count", "chain,countdown"),
-    ):
-        monkeypatch.setenv("COMP_WORDS", words)
-        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
-        assert offered in run()[1].split()
-
-
 @pytest.mark.parametrize("command", ["generate '?'", "report no-such-folder"])
 def test_missing_protections_are_accepted_on_the_command_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str

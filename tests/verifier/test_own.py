@@ -103,7 +103,6 @@ COMMANDS = {
     "eval --set": "eval --task countdown --method s3 --set verifier=FILE --out OUT --dry-run",
     "reproduce": "reproduce --task countdown --set verifier=FILE --out OUT --dry-run",
     "score": "score TEXTS --task gsm8k --verifier FILE --json",
-    "calibrate": "calibrate TEXTS --task gsm8k --model m --verifier FILE --out OUT",
     "serve": "serve --verifier FILE",
     "serve --alias": "serve --alias mine=s3,verifier=FILE",
 }
@@ -137,9 +136,6 @@ def test_every_command_that_takes_a_verifier_takes_a_file(command, file, tmp_pat
         assert json.loads(found.stdout)["settings"]["verifier"] == known_as
     elif command == "score":
         assert json.loads(found.stdout)["verifier"] == known_as
-    elif command == "calibrate":
-        (fit,) = json.loads((tmp_path / "out").read_text())["fits"]
-        assert fit["verifier"] == known_as
     elif command == "serve":
         assert asked["verifiers"] == {"mine.py:length": known_as}
     elif command == "serve --alias":

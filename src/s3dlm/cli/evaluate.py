@@ -24,7 +24,6 @@ GivenSettings = Annotated[
     Option("--set", metavar="NAME=VALUE", help="A setting; eval sweeps over 1,2,4."),
 ]
 _METHODS = "Methods: repeat, or separate by commas. Default: the paper's five."
-_METHOD_NAMES = options.lists_of(options.method_names)
 _WORKERS = "Processes. Default: one per core for a small model on the CPU, else one."
 _RAY = "A Ray cluster: local, auto or its address. Default: a worker per GPU."
 Workers = Annotated[int | None, Option(min=1, help=_WORKERS)]
@@ -41,7 +40,7 @@ def eval_command(
     out: Annotated[Path, Option(help="Folder of the run; the same command resumes it.")],
     model: options.ModelName = "tiny",
     task: options.Tasks = None,
-    method: Annotated[options.Repeated, Option(help=_METHODS, autocompletion=_METHOD_NAMES)] = None,
+    method: Annotated[options.Repeated, Option(help=_METHODS)] = None,
     limit: Limit = None,
     seeds: Seeds = 1,
     verifier: options.VerifierName = None,

@@ -60,11 +60,9 @@ def print_report(folders: Sequence[Path], as_json: bool = False, **how: Any) -> 
 
 
 def calibrate(
-    source: Annotated[Path, Argument(help="A folder of `s3dlm eval`, or JSON lines of outputs.")],
+    folder: Annotated[Path, Argument(help="Folder of `s3dlm eval`.")],
     out: Annotated[Path | None, Option(help="Default: beside the model's weights.")] = None,
     verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "checker",
-    task: Annotated[options.Repeated, Option(help="Tasks of a file of outputs.")] = None,
-    model: Annotated[str | None, Option(help="Model of a file of outputs.")] = None,
 ) -> None:
     """Fit `p_correct`, the probability that an answer is right.
 
@@ -74,7 +72,7 @@ def calibrate(
     """
     from s3dlm.evaluation import calibrate as fits
 
-    read = fits.read_answers(source, options.own_verifier(verifier), options.split(task), model)
+    read = fits.read_answers(folder, options.own_verifier(verifier))
     made, skipped = fits.fit_groups(read.groups)
     path = fits.write_fits(read, made, out) if made else None
     for table in fits.tables(made) if made else ():

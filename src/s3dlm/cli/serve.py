@@ -13,7 +13,6 @@ import typer
 from typer import Argument, Option
 
 from s3dlm.cli import options
-from s3dlm.cli.options import method_names
 from s3dlm.cli.report import print_report
 from s3dlm.errors import MissingExtraError, SettingsError
 
@@ -39,7 +38,7 @@ def serve(
     ] = False,
     cors: Annotated[options.Repeated, Option(help="Origin for browsers; repeatable.")] = None,
     proxy: Annotated[options.Repeated, Option(metavar="ADDRESS", help=_PROXY)] = None,
-    method: Annotated[str | None, Option(help=_METHOD, autocompletion=method_names)] = None,
+    method: Annotated[str | None, Option(help=_METHOD)] = None,
     alias: Annotated[options.Repeated, Option(help=_ALIAS)] = None,
     verifier: Annotated[options.Repeated, Option(help=_VERIFIER)] = None,
     runs: Annotated[list[Path] | None, Option(help=_RUNS)] = None,
