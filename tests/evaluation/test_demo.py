@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,20 +37,3 @@ def test_it_ends_with_a_report_that_begins_with_the_same_sentence(
     demo.clear(tmp_path)
     left = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert left == {"mine.txt", "report.md", "report.html"}
-
-
-def test_it_speaks_before_anything_heavy_is_imported() -> None:
-    """The first line comes from a process that has no torch yet."""
-    code = (
-        "import sys, typer\n"
-        "import s3dlm.cli.serve as d\n"
-        "def stop(name):\n"
-        "    print('torch' in sys.modules)\n"
-        "    raise SystemExit\n"
-        "d.options.load_model = stop\n"
-        "d.demo()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    first, loaded = done.stdout.splitlines()
-    assert "compared" in first
-    assert loaded == "False"

@@ -24,7 +24,7 @@ from s3dlm.evaluation import statistics
 from s3dlm.evaluation.manifest import Manifest
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.evaluation.statistics import Cell, Comparison, Interval, summarise
+from s3dlm.evaluation.statistics import Cell, Comparison, summarise
 from s3dlm.tasks import Sample
 
 for _package in ("pandas", "scipy", "matplotlib", "jinja2"):
@@ -132,11 +132,6 @@ class RecordedRun:
                 gaps.append(list(both.groupby(level="sample").mean()))
             self._compared[ours, theirs, task] = statistics.compare(gaps)
         return self._compared[ours, theirs, task]
-
-    def mean_accuracy(self, label: str) -> Interval:
-        """The mean of the tasks of the main comparison."""
-        rows = self.main_cells.values()
-        return statistics.mean_of(row[label].accuracy for row in rows if label in row)
 
     def swept(self, *free: str) -> list[Cell]:
         """Conditions that differ from their label's main one in the free settings alone; on the

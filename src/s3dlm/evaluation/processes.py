@@ -109,9 +109,6 @@ _local: LocalRunner
 def _without_ctrl_c() -> Iterator[None]:
     """Processes that are started inside never see Ctrl-C, not even while they import; it reaches this
     one afterwards, and this one ends them."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
