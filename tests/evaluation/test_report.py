@@ -43,7 +43,6 @@ from tests.evaluation.small_run import (
     small_plan,
     write_task,
 )
-from tools import results_page
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -434,17 +433,6 @@ def test_an_interval_wider_than_the_papers_gain_says_nothing(
     condition = dataclasses.replace(cell.condition, task="gsm8k")
     near = Interval(value, value - half, value + half)
     assert paper.agreement(dataclasses.replace(cell, condition=condition, accuracy=near)) == words
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_results_name_the_command_that_made_them(folder: Path, tmp_path: Path) -> None:
-    made = report.write(folder, out=tmp_path)
-    results_page.write_results(made, tmp_path / "results.md", ["reproduce", "--model", "tiny"])
-    text = (tmp_path / "results.md").read_text()
-    assert all(part in text for part in ("s3dlm reproduce --model tiny", "| Task |", "| Method |"))
-    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
-    assert "images/results-scaling.png" in pictures
-    assert all((tmp_path / picture).is_file() for picture in pictures)
 
 
 @pytest.mark.parametrize(
