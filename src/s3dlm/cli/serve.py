@@ -181,7 +181,7 @@ def demo(
     with processes.runner(loaded, workers or processes.workers_for(loaded, plan)) as runner:
         task, question = demos.live_problem(loaded)
         typer.echo(f"\n1. One search, step by step\n\n{textwrap.fill(question, 79)}\n")
-        result = demos.show_live(loaded, defaults, task, question)
+        result = demos.show_live(loaded, task, question)
         typer.echo(f"{result.text}\nanswer: {result.answer}\n")
         typer.echo(
             f"2. {', '.join(demos.COMPARED)}\n"

@@ -26,19 +26,14 @@ def live_problem(model: Model) -> tuple[str, str]:
     return task, problems[task].samples[-1].question
 
 
-def show_live(model: Model, defaults: SettingsOf, task: str, question: str) -> Result:
+def show_live(model: Model, task: str, question: str) -> Result:
     """One search with the live board."""
-    settings = plans.settings_for("revise", defaults, task=task)
-    search = engine.stream(model, question, task=task, settings=settings)
-    title = f"revise on {model.name}"
-    for _ in board.draw_search(
-        search.events,
-        board.pieces_of(model),
-        model.end_ids,
-        title=title,
+    search = engine.stream(model, question, task=task, method="revise")
+    drawn = board.draw_search(
+        search.events, board.pieces_of(model), model.end_ids, title=f"revise on {model.name}",
         pace=board.STEPS_PER_SECOND,
-    ):
-        pass
+    )  # fmt: skip
+    list(drawn)
     return search.result
 
 
