@@ -89,11 +89,12 @@ def eval_command(
     folders = [out / Path(file).stem for file in files] if len(files) > 1 else [out]
     if len(set(folders)) < len(folders):
         raise SettingsError("two files of --prompts have the same name; rename one")
-    for number, folder in enumerate(folders):
-        loading = options.loading(load, device=device, prompts=files[number] if files else None)
-        if dry_run:
-            _print_cost(planned, model, task, limit)
-            return
+    loadings = [options.loading(load, device=device, prompts=file) for file in files]
+    loadings = loadings or [options.loading(load, device=device)]
+    if dry_run:
+        _print_cost(planned, model, task, limit)
+        return
+    for folder, loading in zip(folders, loadings, strict=True):
         _run(planned, model, task, which, loading, folder, workers, ray,
              batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
     _report(folders, out)
