@@ -24,8 +24,8 @@ GivenSettings = Annotated[
     Option("--set", metavar="NAME=VALUE", help="A setting; eval sweeps over 1,2,4."),
 ]
 _METHODS = "Methods: repeat, or separate by commas. Default: the paper's five."
-_WORKERS = "Processes. Default: one per core for a small model on the CPU, else one."
-_RAY = "A Ray cluster: local, auto or its address. Default: a worker per GPU."
+_WORKERS = "Processes, for a small model on the CPU. Default: 1. With --ray: one per GPU."
+_RAY = "A Ray cluster: local, auto or its address."
 Workers = Annotated[int | None, Option(min=1, help=_WORKERS)]
 RayAddress = Annotated[str | None, Option("--ray", metavar="ADDRESS", help=_RAY)]
 Traces = Annotated[int, Option(min=0, help="Problems per task to record step by step.")]
@@ -235,7 +235,7 @@ def _run(
 
     plan = planned(model if runner else loaded, problems)
     try:
-        local = runner or processes.runner(loaded, workers or processes.workers_for(loaded, plan))
+        local = runner or processes.runner(loaded, workers or 1)
         with local as running, Bars(plan) as bars:
             evaluate(running, plan, folder, observer=bars, **how)
     except KeyboardInterrupt:

@@ -161,7 +161,7 @@ def view(
 def demo(
     model: options.ModelName = "tiny",
     limit: Annotated[int, Option(min=1, help="Problems per task of the comparison.")] = 40,
-    workers: Annotated[int | None, Option(min=1, help="Processes. Default: one per core.")] = None,
+    workers: Annotated[int, Option(min=1, help="Processes.")] = 2,
     out: Annotated[Path, Option(help="Folder of the comparison.")] = Path("runs/demo"),
 ) -> None:
     """Show one search live, then compare methods.
@@ -178,7 +178,7 @@ def demo(
     defaults = plans.recommendations(loaded)
     plan = demos.comparison(loaded, defaults, limit)
     size = plans.settings_for("best_of_k", defaults).search.size
-    with processes.runner(loaded, workers or processes.workers_for(loaded, plan)) as runner:
+    with processes.runner(loaded, workers) as runner:
         task, question = demos.live_problem(loaded)
         typer.echo(f"\n1. One search, step by step\n\n{textwrap.fill(question, 79)}\n")
         result = demos.show_live(loaded, task, question)

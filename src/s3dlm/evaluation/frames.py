@@ -94,12 +94,11 @@ class RecordedRun:
             for task in self.tasks
         }
 
-    def _on_shared(self, conditions: Iterable[Condition], *by: str) -> list[Cell]:
-        """Conditions of a task on the problems that all which have begun have; on the problems and seeds,
-        if they are compared `by` seed, too."""
+    def _on_shared(self, conditions: Iterable[Condition], *, seeds: bool = False) -> list[Cell]:
+        """Conditions of a task on the problems that all which have begun have, or the problems and seeds."""
 
-        def key(row: Record | Failure) -> tuple[object, ...]:
-            return row.sample, *(getattr(row, name) for name in by)
+        def key(row: Record | Failure) -> tuple[str, int]:
+            return row.sample, row.seed if seeds else 0
 
         begun = {c: rows for c in conditions if (rows := self.rows(c))}
         asked = [{key(row) for row in rows} for rows in begun.values()]
@@ -146,7 +145,7 @@ class RecordedRun:
             main = self.main(task)
             ours = [c for c in self.manifest.conditions if c.task == task and c.label in main]
             like = [c for c in ours if fixed(main[c.label]) <= fixed(c)]
-            swept += self._on_shared(like, "seed")
+            swept += self._on_shared(like, seeds=True)
         return swept
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -22,15 +21,10 @@ import torch
 
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation.local import LocalRunner
-from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Chunk, Runner
 from s3dlm.models.base import Model
-from s3dlm.models.device import stored
 from s3dlm.verifier import own
-
-SMALL = 2**28  # bytes of weights up to which each process gets a copy
-WORTHWHILE = 20_000  # forward passes at most below which starting processes saves nothing
 
 
 def runner(model: Model, workers: int) -> AbstractContextManager[Runner]:
@@ -38,21 +32,6 @@ def runner(model: Model, workers: int) -> AbstractContextManager[Runner]:
     if workers > 1:
         return ProcessRunner(model, workers)
     return contextlib.nullcontext(LocalRunner(model))
-
-
-def workers_for(model: Model, plan: Plan) -> int:
-    """One process per core for a small model on the CPU, unless the plan is short; else one."""
-    if plan.nfe < WORTHWHILE:
-        return 1
-    weights = sum(tensor.nbytes for _, tensor in stored(model.denoiser.tensors()))
-    if torch.device(model.denoiser.device).type != "cpu" or weights > SMALL:
-        return 1
-    try:
-        pickle.dumps(model)
-    except Exception:  # a model of another package may hold anything
-        return 1
-    allowed = getattr(os, "sched_getaffinity", None)  # not on a Mac
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):

@@ -78,7 +78,10 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
             raise
 
     def describe(self) -> dict[str, Any]:
-        return dict(self._call(self.actors, "describe")[0])
+        with self._errors():
+            replies = self.ray.get([actor.call.remote("describe") for actor in self.actors])
+        described = [self._result(*reply) for reply in replies]
+        return dict(described[0])
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         """Chunks of one batch each, on whichever worker is free."""
@@ -90,12 +93,6 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
                 chunk.parts(len(self.actors)),
             ):
                 yield from self._result(*reply)
-
-    def _call(self, actors: Sequence[Any], method: str, *arguments: Any) -> list[Any]:
-        """The results of the same call on some of the workers."""
-        with self._errors():
-            replies = self.ray.get([actor.call.remote(method, *arguments) for actor in actors])
-        return [self._result(*reply) for reply in replies]
 
     def _result(self, pid: int, result: Any) -> Any:
         if pid not in self.pids and len(self.pids) >= len(self.actors):
