@@ -18,7 +18,7 @@ from benchmarks.tune import tune
 from benchmarks.tuned import CHOSEN
 from s3dlm.evaluation import frames
 from s3dlm.evaluation.plan import grid
-from s3dlm.evaluation.statistics import mean
+from s3dlm.evaluation.tables import by_method
 from s3dlm.extras.published.steering import Steering
 from s3dlm.search.particles import Children, Floats, Looked
 from s3dlm.search.smc import S3
@@ -80,11 +80,11 @@ def measure(config: StudyConfig, run: Evaluate, chosen: Path, folder: Path) -> p
     conditions = grid(list(config.problems), [*CONTROLS, *ROWS], settings)
     run([(config.plan(conditions), folder)])
     found = frames.read(folder)
+    of_label = {row.label: row.cell for row in by_method(found)}
     rows = []
     for label in (*CONTROLS, *ROWS):
         used = settings(label, None).to_json()
-        level = found.mean_accuracy(label)
-        nfe = mean(cells[label].nfe for cells in found.main_cells.values())
+        level, nfe = of_label[label].accuracy, of_label[label].nfe
         cell = [label, used["temperature"], used.get("lam")]
         cell += [level.value, level.low, level.high, nfe]
         for control in PAIRS.get(label, ()):

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from s3dlm.answers.grading import grade
 from s3dlm.cli.main import app
 from s3dlm.engine import generate
-from s3dlm.errors import ModelError, SettingsError
+from s3dlm.errors import ModelError
 from s3dlm.evaluation import calibrate, frames, report
 from s3dlm.evaluation.run import evaluate
-from s3dlm.verifier import calibration, for_task
+from s3dlm.verifier import calibration, for_task, own
 from s3dlm.verifier.calibration import (
     AnswerCalibration,
     Calibrations,
@@ -80,22 +79,19 @@ def test_without_an_answer_the_probability_is_zero() -> None:
 
 
 def test_a_run_is_calibrated_and_its_file_read_back(run: Path, tmp_path: Path) -> None:
-    said = CliRunner().invoke(
-        app, ["calibrate", str(run), "--out", str(tmp_path / "c.json"), "--json"]
-    )
+    said = CliRunner().invoke(app, ["calibrate", str(run), "--out", str(tmp_path / "c.json")])
     assert said.exit_code == 0, said.output
-    fits = json.loads(said.output)["fits"]
-    assert {fit["method"] for fit in fits} == {"baseline", "s3"}
-    for fit in fits:
-        assert fit["questions"] == 36
-        assert fit["brier"] <= fit["brier_of_mean"] + 0.02
-        assert sum(one["count"] for one in fit["bins"]) == fit["answers"] == 72
+    assert "Reliability" in said.output
+    assert "written to" in said.output
+    made, _ = calibrate.fit_groups(calibrate.read_answers(run, "checker").groups)
+    assert {row.fit.method for row in made} == {"baseline", "s3"}
+    for row in made:
+        assert row.fit.questions == 36
+        assert row.report.brier <= row.report.brier_of_mean + 0.02
+        assert sum(one.count for one in row.report.bins) == row.fit.answers == 72
     stored = read_calibrations(tmp_path / "c.json")
     assert stored.fingerprint == frames.read(run).manifest.fingerprint
     assert len(stored.fits) == 2
-    printed = CliRunner().invoke(app, ["calibrate", str(run), "--out", str(tmp_path / "c.json")])
-    assert "Reliability" in printed.output
-    assert "written to" in printed.output
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -126,34 +122,23 @@ def test_what_the_calibrated_model_promises_is_what_the_report_measures(
     assert {row[1] for row in grid.rows} == {"baseline", "s3"}
 
 
-def sums(path: Path, *rows: tuple[str, int]) -> list[str]:
-    """The command for a file of outputs to n + 1."""
-    lines = [
-        {"question": f"What is {n} + 1?", "output": output, "gold": n + 1} for output, n in rows
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return ["calibrate", str(path), "--task", "gsm8k", "--out", str(path.with_name("c.json"))]
-
-
-def test_outputs_of_another_program_calibrate_the_baseline(tmp_path: Path) -> None:
-    def output(n: int) -> str:
-        return f"{n} + 1 = {n + 1 + n % 2}. The answer is \\boxed{{{n + 1 + n % 3 // 2}}}"
-
-    command = sums(tmp_path / "outputs.jsonl", *((output(n), n) for n in range(2, 62)))
-    assert grade("gsm8k", output(2), 3) == 0.0
-    refused = CliRunner().invoke(app, command)
-    assert isinstance(refused.exception, SettingsError)
-    assert "--model" in str(refused.exception)
-    assert CliRunner().invoke(app, [*command, "--model", "nobody/nothing"]).exit_code == 0
-    (fit,) = read_calibrations(tmp_path / "c.json").fits
-    assert (fit.task, fit.method, fit.verifier) == ("gsm8k", "baseline", "checker")
-    assert fit.answers == 60
-
-
 def test_a_command_that_writes_no_calibration_has_failed(tmp_path: Path) -> None:
-    command = sums(tmp_path / "f.jsonl", *((str(n + 1), n) for n in range(20)))  # all are right
-    done = CliRunner().invoke(app, [*command, "--model", "nobody/nothing"])
+    plan = small_plan(write_task(tmp_path, 2), ("s3",), seeds=(0,))
+    evaluate(small_model(), plan, tmp_path / "run")
+    words = ["calibrate", str(tmp_path / "run"), "--out", str(tmp_path / "c.json")]
+    done = CliRunner().invoke(app, words)
     assert (done.exit_code, "nothing was written" in done.stdout) == (1, True)
+
+
+def test_a_verifier_of_ones_own_judges_answers_that_were_never_scored(
+    run: Path, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "mine.py", tmp_path / "c.json"
+    file.write_text("def length(prompt, text, confidence):\n    return 1 / (1 + len(text))\n")
+    words = ["calibrate", str(run), "--verifier", f"{file}:length", "--out", str(out)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    judges = {fit.method: fit.verifier for fit in read_calibrations(out).fits}
+    assert judges == {"baseline": own.from_file(f"{file}:length"), "s3": "paper"}
 
 
 def test_too_few_answers_are_no_calibration(run: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_setting_applies_to_the_methods_that_use_it() -> None:
         (["baseline"], {}, {"branching": [1, 2]}, "branching has no effect on baseline"),
         (["s3"], {"seed": 3}, {}, "seed is set by --seeds"),
         (["s33"], {}, {}, "did you mean 's3'"),
-        (["s3"], {}, {"seeds": [1]}, "sweep='seeds' is unknown"),
+        (["s3"], {}, {"seeds": [1]}, "setting='seeds' is unknown"),
         (["s3"], {"policcy": "random"}, {}, "did you mean 'policy'"),
     ],
 )

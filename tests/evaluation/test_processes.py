@@ -17,8 +17,7 @@ import pytest
 from s3dlm import errors
 from s3dlm.errors import MissingExtraError, S3dlmError
 from s3dlm.evaluation import processes, records
-from s3dlm.evaluation.plan import Plan
-from s3dlm.evaluation.processes import ProcessRunner, workers_for
+from s3dlm.evaluation.processes import ProcessRunner
 from s3dlm.evaluation.records import Record
 from s3dlm.evaluation.run import Chunk, evaluate
 from tests.evaluation.small_run import ROOT, small_model, small_plan, write_task
@@ -132,16 +131,3 @@ def test_ctrl_c_while_workers_start_is_not_a_traceback_of_theirs(
     told, complaints = parent.communicate(timeout=900)
     assert told.endswith("stopped\n")
     assert "Traceback" not in complaints
-
-
-def test_processes_only_where_they_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2}, raising=False)
-    model, plan = small_model(), small_plan(write_task(tmp_path, 3))
-    assert workers_for(model) == 3
-    assert workers_for(model, plan) == 1  # a short run
-    assert workers_for(model, Plan(plan.conditions, plan.problems, range(1000))) == 3
-    monkeypatch.setattr(model.denoiser, "hook", lambda: None, raising=False)
-    assert workers_for(model) == 1  # a lambda cannot be copied to another process
-    monkeypatch.undo()
-    monkeypatch.setattr(processes, "SMALL", -1)
-    assert workers_for(model) == 1

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from s3dlm.cli.score_report import render
+from s3dlm.cli.main import app
 from s3dlm.errors import RecordError
 from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.score import score_file
@@ -94,10 +95,9 @@ def test_one_question_has_no_interval(tmp_path):
     assert (share.value, share.low, share.high) == (0.5, None, None)
 
 
-def test_the_tables_show_what_is_in_the_report_within_80_columns(file, capsys, monkeypatch):
+def test_the_tables_show_what_is_in_the_report_within_80_columns(file, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    render(score_file(file, "gsm8k"))
-    text = capsys.readouterr().out
+    text = CliRunner().invoke(app, ["score", str(file), "--task", "gsm8k"]).output
     words = ("gsm8k", "reachability", "outputs 40", "pairs 20", "50.00 %")
     assert all(
         word in text for word in (*words, "1.000 (1.000–1.000)", "oracle", "100.0 (100.0–100.0)")
@@ -189,11 +189,11 @@ def test_a_pipe_to_which_nobody_writes_is_not_waited_for(tmp_path, name):
         score_file(tmp_path / name, "gsm8k")
 
 
-def test_the_escape_sequences_of_an_output_do_not_reach_the_terminal(tmp_path, capsys):
+def test_the_escape_sequences_of_an_output_do_not_reach_the_terminal(tmp_path):
     hidden = "\x1b[2J\x1b]0;x\x07\x9b31m"
     rows = [row(f"{hidden}{n}", gold=n) for n in range(4)]
-    render(made(tmp_path, *rows, task="math500"))
-    shown = capsys.readouterr().out
+    path = write(tmp_path / "f.jsonl", rows)
+    shown = CliRunner().invoke(app, ["score", str(path), "--task", "math500"]).output
     assert "no readable answer" in shown
     assert not set(shown) & set("\x1b\x07\x9b")
 

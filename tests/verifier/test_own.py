@@ -101,11 +101,10 @@ def test_a_run_records_its_verifier_and_notices_that_it_has_changed(tmp_path):
 COMMANDS = {
     "generate": "generate x --task none --method s3 -N 1 -b 2 --gen-length 8 --steps 2 --block-length 8 --verifier FILE --json",
     "generate --set": "generate x --task none --gen-length 8 --steps 2 --block-length 8 --set verifier=FILE --json",
-    "eval": "eval --task countdown --method s3 --verifier FILE --out OUT --dry-run --json",
-    "eval --set": "eval --task countdown --method s3 --set verifier=FILE --out OUT --dry-run --json",
-    "reproduce": "reproduce --task countdown --set verifier=FILE --out OUT --dry-run --json",
+    "eval": "eval --task countdown --method s3 --verifier FILE --out OUT --dry-run",
+    "eval --set": "eval --task countdown --method s3 --set verifier=FILE --out OUT --dry-run",
+    "reproduce": "reproduce --task countdown --set verifier=FILE --out OUT --dry-run",
     "score": "score TEXTS --task gsm8k --verifier FILE --json",
-    "calibrate": "calibrate TEXTS --task gsm8k --model m --verifier FILE --out OUT --json",
     "serve": "serve --verifier FILE",
     "serve --alias": "serve --alias mine=s3,verifier=FILE",
 }
@@ -139,9 +138,6 @@ def test_every_command_that_takes_a_verifier_takes_a_file(command, file, tmp_pat
         assert json.loads(found.stdout)["settings"]["verifier"] == known_as
     elif command == "score":
         assert json.loads(found.stdout)["verifier"] == known_as
-    elif command == "calibrate":
-        (fit,) = json.loads(found.stdout)["fits"]
-        assert fit["verifier"] == known_as
     elif command == "serve":
         assert asked["verifiers"] == {"mine.py:length": known_as}
     elif command == "serve --alias":

@@ -20,14 +20,24 @@ from typing import Any
 
 import pandas as pd
 
+from s3dlm.answers import extract
+from s3dlm.answers.grading import grade
 from s3dlm.evaluation import calibrate, figures, frames, tables
 from s3dlm.evaluation import plan as plans
 from s3dlm.evaluation.figures import styles_of
+from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.records import write_atomic
 from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models.folder import BUNDLED as FOLDERS
 from s3dlm.models.registry import load
-from s3dlm.verifier.calibration import CALIBRATION_FILE, bundled, read_calibrations
+from s3dlm.verifier import for_task
+from s3dlm.verifier.base import score_texts
+from s3dlm.verifier.calibration import (
+    CALIBRATION_FILE,
+    GradedAnswer,
+    bundled,
+    read_calibrations,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "appendix" / "calibration.md"
@@ -54,7 +64,22 @@ def run(split: str, limit: int, folder: Path) -> None:
 
 def fit_llada(outputs: Path) -> str:
     """The bundled coefficients for LLaDA; answers of two lengths count as answers of `baseline`."""
-    source = calibrate.read_answers(outputs, "checker", LLADA_TASKS, LLADA)
+    groups = {}
+    for name in LLADA_TASKS:
+        judge = for_task(name, "checker")
+        # Each output is an answer of its own that nobody else agrees or disagrees with.
+        groups[name, "baseline", "checker"] = [
+            GradedAnswer(
+                score=score_texts(judge, [(row.question, row.output, row.confidence)])[0].total,
+                agreement=1.0,
+                confidence=row.confidence,
+                right=grade(name, row.output, row.gold, "fixed", row.question) == 1.0,
+                question=row.question,
+                answered=extract(name, row.output, row.question) is not None,
+            )
+            for row in read_rows(outputs, name)[0]
+        ]
+    source = calibrate.GradedAnswers(LLADA, None, groups)
     made, _ = calibrate.fit_groups(source.groups)
     calibrate.write_fits(source, made, bundled(LLADA))
     return "\n\n".join(table.to_markdown() for table in calibrate.tables(made))

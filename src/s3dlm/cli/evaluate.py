@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,9 +24,8 @@ GivenSettings = Annotated[
     Option("--set", metavar="NAME=VALUE", help="A setting; eval sweeps over 1,2,4."),
 ]
 _METHODS = "Methods: repeat, or separate by commas. Default: the paper's five."
-_METHOD_NAMES = options.lists_of(options.method_names)
-_WORKERS = "Processes. Default: one per core for a small model on the CPU, else one."
-_RAY = "A Ray cluster: local, auto or its address. Default: a worker per GPU."
+_WORKERS = "Processes, for a small model on the CPU. Default: 1. With --ray: one per GPU."
+_RAY = "A Ray cluster: local, auto or its address."
 Workers = Annotated[int | None, Option(min=1, help=_WORKERS)]
 RayAddress = Annotated[str | None, Option("--ray", metavar="ADDRESS", help=_RAY)]
 Traces = Annotated[int, Option(min=0, help="Problems per task to record step by step.")]
@@ -43,7 +40,7 @@ def eval_command(
     out: Annotated[Path, Option(help="Folder of the run; the same command resumes it.")],
     model: options.ModelName = "tiny",
     task: options.Tasks = None,
-    method: Annotated[options.Repeated, Option(help=_METHODS, autocompletion=_METHOD_NAMES)] = None,
+    method: Annotated[options.Repeated, Option(help=_METHODS)] = None,
     limit: Limit = None,
     seeds: Seeds = 1,
     verifier: options.VerifierName = None,
@@ -59,7 +56,6 @@ def eval_command(
     traces: Traces = 0,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Evaluate methods on tasks. If the run is interrupted, the same command resumes it.
 
@@ -77,11 +73,7 @@ def eval_command(
     methods = [find_method(name).name for name in options.split(method)] or plans.FIVE
     named = [] if verifier is None else [f"verifier={verifier}"]
     chosen = options.setting_values([*(more or ()), *named])
-    sweeps = {name: values for name, values in chosen.items() if name in plans.AXES}
-    for name in chosen.keys() - sweeps.keys():
-        if len(chosen[name]) != 1:
-            axes = ", ".join(plans.AXES)
-            raise SettingsError(f"{name} cannot be swept; give one value, or sweep one of: {axes}")
+    sweeps = {name: values for name, values in chosen.items() if len(values) > 1}
     fixed = {name: values[0] for name, values in chosen.items() if name not in sweeps}
 
     def planned(recommended: Any, problems: Mapping[str, Any]) -> Plan:
@@ -94,14 +86,15 @@ def eval_command(
     folders = [out / Path(file).stem for file in files] if len(files) > 1 else [out]
     if len(set(folders)) < len(folders):
         raise SettingsError("two files of --prompts have the same name; rename one")
-    for number, folder in enumerate(folders):
-        loading = options.loading(load, device=device, prompts=files[number] if files else None)
-        if dry_run:
-            _print_cost(planned, model, task, limit, as_json)
-            return
+    loadings = [options.loading(load, device=device, prompts=file) for file in files]
+    loadings = loadings or [options.loading(load, device=device)]
+    if dry_run:
+        _print_cost(planned, model, task, limit)
+        return
+    for folder, loading in zip(folders, loadings, strict=True):
         _run(planned, model, task, which, loading, folder, workers, ray,
              batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
-    _report(folders, as_json, out)
+    _report(folders, out)
 
 
 def reproduce(
@@ -129,7 +122,6 @@ def reproduce(
         Path | None, Option(help="With --check: outputs of another program.")
     ] = None,
     dry_run: DryRun = False,
-    as_json: options.AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, and report.
 
@@ -142,7 +134,7 @@ def reproduce(
     """
     loading = options.loading(load, device=device, prompts=prompts)
     if check:
-        _check(model, loading, limit or 20, data, recorded, as_json)
+        _check(model, loading, limit or 20, data, recorded)
         return
     from s3dlm.evaluation import paper
     from s3dlm.evaluation.plan import recommendations as settings_of
@@ -160,17 +152,16 @@ def reproduce(
     limit = limit or chosen.problems
     task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
     if dry_run:
-        _print_cost(planned, model, task, limit, as_json)
+        _print_cost(planned, model, task, limit)
         return
     _run(planned, model, task, {"data": data, "limit": limit}, loading, folder, workers, ray,
          batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
-    _report([folder], as_json, folder)
+    _report([folder], folder)
 
 
 def _check(
-    model: str, loading: dict[str, Any], limit: int, data: Path | None, recorded: Path | None,
-    as_json: bool,
-) -> None:  # fmt: skip
+    model: str, loading: dict[str, Any], limit: int, data: Path | None, recorded: Path | None
+) -> None:
     from s3dlm.evaluation import gate
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models import registry
@@ -181,12 +172,9 @@ def _check(
     for line in gate.checks(
         loaded, lambda **how: registry.load(model, **{**loading, **how}), problems.samples, recorded
     ):
-        found.append(line)
-        if not as_json:
-            typer.echo(f"{line.verdict:12} {line.name}: {line.found}")
-    if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(line) for line in found]))
-    if any(line.verdict == "differs" for line in found):
+        found.append(line.verdict)
+        typer.echo(f"{line.verdict:12} {line.name}: {line.found}")
+    if "differs" in found:
         raise typer.Exit(1)
 
 
@@ -209,15 +197,12 @@ def _planned(planned: Planned, model: str, task: options.Repeated) -> tuple[list
     return names, plan
 
 
-def _print_cost(
-    planned: Planned, model: str, task: options.Repeated, limit: int | None, as_json: bool
-) -> None:
+def _print_cost(planned: Planned, model: str, task: options.Repeated, limit: int | None) -> None:
     from s3dlm.evaluation import cost
 
     _, plan = _planned(planned, model, task)
-    found = cost.estimate(model, plan.conditions, limit, len(plan.seeds))
-    plain = json.dumps(dataclasses.asdict(found)) if as_json else "\n".join(found.lines())
-    typer.echo(plain)
+    for line in cost.estimate(model, plan.conditions, limit, len(plan.seeds)).lines():
+        typer.echo(line)
 
 
 def _run(
@@ -247,7 +232,7 @@ def _run(
 
     plan = planned(model if runner else loaded, problems)
     try:
-        local = runner or processes.runner(loaded, workers or processes.workers_for(loaded, plan))
+        local = runner or processes.runner(loaded, workers or 1)
         with local as running, Bars(plan) as bars:
             evaluate(running, plan, folder, observer=bars, **how)
     except KeyboardInterrupt:
@@ -255,10 +240,10 @@ def _run(
         raise
 
 
-def _report(folders: Sequence[Path], as_json: bool, out: Path) -> None:
+def _report(folders: Sequence[Path], out: Path) -> None:
     """The report of a run, or of one per file of prompts; without the extra it can be made later."""
     try:
-        print_report(folders, as_json, out=out)
+        print_report(folders, out=out)
     except MissingExtraError as error:
         named = " ".join(map(str, folders))
         typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)

@@ -6,9 +6,7 @@ raises on purpose become one line and exit code 2; Ctrl-C ends with 130.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
 import os
 import re
 import shutil
@@ -16,15 +14,14 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 import s3dlm
-from s3dlm.cli import evaluate, options, report, search, serve
-from s3dlm.cli.options import AsJson, print_table
+from s3dlm.cli import evaluate, report, search, serve
+from s3dlm.cli.options import print_table
 from s3dlm.errors import S3dlmError
 
 app = typer.Typer(
@@ -60,13 +57,13 @@ def options_of_all(
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "generate": search.generate, "eval": evaluate.eval_command, "reproduce": evaluate.reproduce,
-    "report": report.report, "calibrate": report.calibrate, "demo": serve.demo,
+    "report": report.report, "score": report.score, "calibrate": report.calibrate, "demo": serve.demo,
     "serve": serve.serve, "view": serve.view,
 }  # fmt: skip
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 
-Listed = tuple[object, tuple[list[str], list[list[str]]]]  # as JSON, and as a table
+Listed = tuple[list[str], list[list[str]]]  # columns and rows
 NOTES = {
     "methods": "N particles, b children of each, T steps, B blocks, L tokens; K = N·b samples.",
     "models": "Or a folder or hub id of these families: docs/models.md says what was proven of each.",
@@ -76,47 +73,31 @@ NOTES = {
 @app.command("list")
 def list_command(
     what: Annotated[Literal["methods", "models", "tasks", "verifiers"], Argument(help="Which.")],
-    as_json: AsJson = False,
 ) -> None:
     """List methods, models, tasks or verifiers, with a line on each.
 
-    \b
     s3dlm list methods
-    s3dlm list models --json
     """
     lists = {"methods": _methods, "models": _models, "tasks": _tasks, "verifiers": _verifiers}
-    plain, table = lists[what]()
-    if as_json:
-        typer.echo(json.dumps(plain))
-    else:
-        print_table(*table, note=NOTES.get(what, ""), left=True)
+    print_table(*lists[what](), note=NOTES.get(what, ""), left=True)
 
 
 def _methods() -> Listed:
     from s3dlm.search.methods import METHODS
-    from s3dlm.settings import Settings, names
 
-    plain, rows = {}, []
-    for name in METHODS:
-        row, settings = METHODS.find(name), Settings(name)
-        plain[name] = {
-            "summary": row.summary, "source": row.source, "verified": row.verified,
-            "passes": row.cost, "settings": names(row), "defaults": settings.to_json(),
-        }  # fmt: skip
-        rows.append([name, row.cost, row.summary])
-    return plain, (["method", "passes at most", "description"], rows)
+    rows = [[name, METHODS.find(name).cost, METHODS.find(name).summary] for name in METHODS]
+    return ["method", "passes at most", "description"], rows
 
 
 def _models() -> Listed:
     from s3dlm.models.folder import known
 
-    rows, table = known(), []
-    for row in rows:
+    table = []
+    for row in known():
         commit = f" ({row.revision[:12]})" if row.revision else ""
         disk = f"on disk{commit}" if row.cached and "bundled" not in row.notes else ""
         table.append([row.name, row.size, "; ".join(part for part in (row.notes, disk) if part)])
-    plain = [dataclasses.asdict(row) for row in rows]
-    return plain, (["model", "size", "notes"], table)
+    return ["model", "size", "notes"], table
 
 
 def _tasks() -> Listed:
@@ -124,8 +105,7 @@ def _tasks() -> Listed:
 
     rows = [tasks.get(name) for name in tasks.names()]
     table = [[t.name, t.title, t.answer, "yes" if t.bundled else "no"] for t in rows]
-    plain = {t.name: {"title": t.title, "answer": t.answer, "bundled": t.bundled} for t in rows}
-    return plain, (["task", "title", "answer", "problems bundled"], table)
+    return ["task", "title", "answer", "problems bundled"], table
 
 
 def _verifiers() -> Listed:
@@ -133,7 +113,7 @@ def _verifiers() -> Listed:
 
     named = {name: getattr(VERIFIERS.find(name), "summary", "") for name in VERIFIERS}
     known = {**named, **{f"{kind}:…": "" for kind in LOADERS}, **JUDGES}
-    return list(known), (["verifier", "how it judges"], [[*row] for row in known.items()])
+    return ["verifier", "how it judges"], [[*row] for row in known.items()]
 
 
 JUDGES = {
@@ -145,41 +125,6 @@ JUDGES = {
     "judge:…": "a chat model behind an OpenAI-compatible API, as judge:URL#MODEL",
     "FILE.py:NAME": "your own function (question, text, confidence) → 0 to 1",
 }
-
-
-@app.command()
-def score(
-    file: Annotated[Path, Argument(help="JSON lines, lm-eval's samples or d1's generations.")],
-    task: Annotated[str, Option(help="The task of these outputs, for example gsm8k.")],
-    verifier: options.VerifierName = "paper",
-    grading: Annotated[
-        str, Option(help="How answers are graded: fixed, d1 or d1_whole.")
-    ] = "fixed",
-    as_json: AsJson = False,
-) -> None:
-    """Measure how well a verifier tells right from wrong. Any model's outputs will do.
-
-    \b
-    s3dlm score outputs.jsonl --task gsm8k
-    s3dlm score samples_gsm8k_2026-01-01.jsonl --task gsm8k --verifier checker
-    """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from s3dlm.cli.score_report import render
-    from s3dlm.evaluation.score import score_file
-
-    shown = Console(stderr=True)
-    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
-        outputs = bar.add_task("outputs", total=None, visible=False)
-        scored = score_file(
-            file, task, verifier=options.own_verifier(verifier), grading=grading,
-            progress=lambda done, total: bar.update(outputs, completed=done, total=total, visible=True),
-        )  # fmt: skip
-    if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(scored), ensure_ascii=False))
-    else:
-        render(scored)
 
 
 _python_warns = warnings.showwarning

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,29 +16,6 @@ if TYPE_CHECKING:
 Repeated = list[str] | None
 
 
-# --- shell completion
-def method_names() -> list[str]:
-    from s3dlm.search.methods import METHODS
-
-    return list(METHODS)
-
-
-def task_names() -> list[str]:
-    from s3dlm import tasks
-
-    return tasks.names()
-
-
-def lists_of(names: Callable[[], list[str]]) -> Callable[[str], list[str]]:
-    """Completes the last of several names, separated by commas."""
-
-    def complete(incomplete: str) -> list[str]:
-        before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
-
-    return complete
-
-
 # --- options
 ModelName = Annotated[
     str, Option("--model", help="tiny, sudoku9 or noisy9 (bundled), a folder or a hub id.")
@@ -49,7 +26,6 @@ Tasks = Annotated[
         "--task",
         help="Tasks: repeat, or separate by commas. FILE.jsonl:TASK is your own. "
         "Default: those of the model.",
-        autocompletion=lists_of(task_names),
     ),
 ]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from s3dlm.settings import Settings
 
 _TASK = "Sets template, verifier and answer format; none: any text."
-TaskName = Annotated[options.Repeated, Option(help=_TASK, autocompletion=options.task_names)]
+TaskName = Annotated[options.Repeated, Option(help=_TASK)]
 _METHOD = "See `s3dlm list methods`."
-MethodName = Annotated[options.Repeated, Option(help=_METHOD, autocompletion=options.method_names)]
+MethodName = Annotated[options.Repeated, Option(help=_METHOD)]
 _SET = "Any setting: docs/settings.md."
 More = Annotated[options.Repeated, Option("--set", metavar="NAME=VALUE", help=_SET)]
 STOPPED = {  # why a search ended early

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from s3dlm.cli import options
-from s3dlm.cli.options import method_names
+from s3dlm.cli.report import print_report
 from s3dlm.errors import MissingExtraError, SettingsError
 
 _KEY = "Key that every request must send."
@@ -37,7 +37,7 @@ def serve(
     ] = False,
     cors: Annotated[options.Repeated, Option(help="Origin for browsers; repeatable.")] = None,
     proxy: Annotated[options.Repeated, Option(metavar="ADDRESS", help=_PROXY)] = None,
-    method: Annotated[str | None, Option(help=_METHOD, autocompletion=method_names)] = None,
+    method: Annotated[str | None, Option(help=_METHOD)] = None,
     alias: Annotated[options.Repeated, Option(help=_ALIAS)] = None,
     verifier: Annotated[options.Repeated, Option(help=_VERIFIER)] = None,
     limit: Annotated[options.Repeated, Option("--max", metavar="NAME=VALUE", help=_LIMIT)] = None,
@@ -154,11 +154,11 @@ def view(
 
 def demo(
     model: options.ModelName = "tiny",
-    seconds: Annotated[float, Option(min=0, help="Time for the comparison.")] = 90.0,
-    workers: Annotated[int | None, Option(min=1, help="Processes. Default: one per core.")] = None,
+    limit: Annotated[int, Option(min=1, help="Problems per task of the comparison.")] = 40,
+    workers: Annotated[int, Option(min=1, help="Processes.")] = 2,
     out: Annotated[Path, Option(help="Folder of the comparison.")] = Path("runs/demo"),
 ) -> None:
-    """Show one search live, then compare methods, in two minutes.
+    """Show one search live, then compare methods.
 
     s3dlm demo
     """
@@ -167,27 +167,24 @@ def demo(
     from s3dlm.evaluation import demo as demos
     from s3dlm.evaluation import plan as plans
     from s3dlm.evaluation import processes
-    from s3dlm.evaluation.report import write
+    from s3dlm.evaluation.run import Bars, evaluate
 
     defaults = plans.recommendations(loaded)
+    plan = demos.comparison(loaded, defaults, limit)
     size = plans.settings_for("best_of_k", defaults).search.size
-    with processes.runner(loaded, workers or processes.workers_for(loaded)) as runner:
+    with processes.runner(loaded, workers) as runner:
         task, question = demos.live_problem(loaded)
         typer.echo(f"\n1. One search, step by step\n\n{textwrap.fill(question, 79)}\n")
-        result = demos.show_live(loaded, defaults, task, question)
+        result = demos.show_live(loaded, task, question)
         typer.echo(f"{result.text}\nanswer: {result.answer}\n")
         typer.echo(
-            f"2. {', '.join(demos.COMPARED)}: {seconds:.0f} s at most\n"
+            f"2. {', '.join(demos.COMPARED)}\n"
             f"   Held equal: problems, adaptive reveal, and for all that score the verifier\n"
             f"   checker, with 16 texts per pass if they look ahead. K = {size}; temperature and\n"
             f"   budget are what the model recommends for each.\n"
         )
         demos.clear(out)
-        runner.describe()  # returns when its processes have started
-        asked = demos.compare_in_time(runner, demos.growing_plans(loaded, defaults), out, seconds)
-    typer.echo(f"3. Results on {asked} problems per task\n")
-    made = write(out, reference=demos.REFERENCE)
-    for grid in made.short:
-        options.print_table(grid.columns, grid.rows, grid.title, marked=True)
-    typer.echo(f"4. In one sentence\n\n{textwrap.fill(made.verdict[0], 79)}\n")
-    typer.echo(f"report: {made.html.resolve()}")
+        with Bars(plan) as bars:
+            evaluate(runner, plan, out, observer=bars)
+    typer.echo(f"3. Results on {limit} problems per task\n")
+    print_report([out], reference=demos.REFERENCE)

@@ -3,8 +3,7 @@
 What a record holds of its chosen answer becomes a `GradedAnswer` of verifier/calibration.py. Probabilities are
 fitted per task, method and verifier, because each of them changes what a score or an agreement means:
 survivors of a resampled population agree more often than independent samples. What a fit is worth is
-cross-fitted over questions: no probability comes from a fit that has seen its question. Outputs of
-another program, as a JSONL file, count as answers of `baseline`.
+cross-fitted over questions: no probability comes from a fit that has seen its question.
 """
 
 from __future__ import annotations
@@ -16,13 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from s3dlm import tasks
-from s3dlm.answers import extract
-from s3dlm.answers.grading import grade
 from s3dlm.errors import SettingsError
 from s3dlm.evaluation import frames, statistics
 from s3dlm.evaluation.formats import Table
 from s3dlm.evaluation.frames import RecordedRun
-from s3dlm.evaluation.outputs import read_rows
 from s3dlm.evaluation.plan import Condition, title_of
 from s3dlm.evaluation.records import six_digits, write_atomic
 from s3dlm.evaluation.statistics import CalibrationReport, mean
@@ -89,32 +85,10 @@ def answers(run: RecordedRun, condition: Condition, unscored: str) -> list[Grade
     return graded
 
 
-def read_answers(
-    source: Path, verifier: str, task_names: Sequence[str] = (), model: str | None = None
-) -> GradedAnswers:
-    """The answers of a run's folder, or of a file of outputs, which needs the tasks and the model.
-
-    `verifier` judges the answers of methods that never score."""
+def read_answers(folder: Path, verifier: str) -> GradedAnswers:
+    """The answers of a run; `verifier` judges those of methods that never score."""
     groups: dict[Group, list[GradedAnswer]] = {}
-    if source.is_file():
-        if not task_names or model is None:
-            raise SettingsError(f"{source} does not say what it holds; give --task and --model")
-        for name in task_names:
-            judge = for_task(name, verifier)
-            # Each output is an answer of its own that nobody else agrees or disagrees with.
-            groups[name, "baseline", verifier] = [
-                GradedAnswer(
-                    score=score_texts(judge, [(row.question, row.output, row.confidence)])[0].total,
-                    agreement=1.0,
-                    confidence=row.confidence,
-                    right=grade(name, row.output, row.gold, "fixed", row.question) == 1.0,
-                    question=row.question,
-                    answered=extract(name, row.output, row.question) is not None,
-                )
-                for row in read_rows(source, name)[0]
-            ]
-        return GradedAnswers(model, None, groups)
-    run = frames.read(source)
+    run = frames.read(folder)
     for condition in run.main_conditions:
         scored_by = verifier_of(condition, verifier)
         if scored_by is not None:

@@ -142,33 +142,33 @@ def styles_of(labels: Iterable[str]) -> Styles:
     return {label: dict(zip(names, look, strict=True)) for label, look in looks.items()}
 
 
-def accuracy_over_nfe(axis: Any, rows: pd.DataFrame, styles: Styles, bars: bool = True) -> None:
-    """The one drawing of accuracy over NFE: a line per label, and per branching if there are several."""
+def accuracy_over(axis: Any, rows: pd.DataFrame, styles: Styles, x: str, bars: bool = True) -> None:
+    """The one drawing of accuracy: a line per label, and per branching if there are several."""
     for label, ours in rows.groupby("label", sort=False):
         lines = list(ours.groupby("branching")) if "branching" in ours else [(1, ours)]
         for number, (branching, line) in enumerate(lines):
-            line = line.sort_values("nfe")
+            line = line.sort_values(x)
             how = {**DRAWN, **styles[label]}
             if number:  # lines of one method differ in marker and dashes
                 how |= {"marker": "os^D"[number % 4], "markerfacecolor": "white"}
                 how["linestyle"] = ("-", "--", ":", "-.")[number % 4]
             if len(line) == 1:
                 how["linestyle"] = "none"
-            value, errors = in_per_cent(line)
+            value, low, high = (100 * line[column] for column in ("accuracy", "low", "high"))
+            errors = np.vstack([value - low, high - value]) if bars else None
             name = f"{label}, b = {branching}" if len(lines) > 1 else label
-            axis.errorbar(line.nfe, value, yerr=errors if bars else None, label=name, **how)
+            axis.errorbar(line[x], value, yerr=errors, label=name, **how)
     axis.set_xscale("log")
+
+
+def accuracy_over_nfe(axis: Any, rows: pd.DataFrame, styles: Styles, bars: bool = True) -> None:
+    """Accuracy over forward passes, with a few round numbers of them."""
+    accuracy_over(axis, rows, styles, "nfe", bars)
     low, high = axis.dataLim.intervalx
     digits = 1 if high > 3 * low else 2  # few round numbers, which have room in the narrowest panel
     ticks = {float(f"{nfe:.{digits}g}") for nfe in np.geomspace(low, high, 4)}
     axis.set_xticks(sorted(ticks), [f"{tick:g}" for tick in sorted(ticks)])
     axis.minorticks_off()
-
-
-def in_per_cent(rows: pd.DataFrame) -> tuple[pd.Series, np.ndarray]:
-    """Accuracy, and the lengths of its error bars."""
-    value, low, high = (100 * rows[column] for column in ("accuracy", "low", "high"))
-    return value, np.vstack([value - low, high - value])
 
 
 def _accuracy_nfe(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
@@ -184,20 +184,10 @@ def _confidence(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
 
 
 def _block_length(axis: Any, rows: pd.DataFrame, whole: pd.DataFrame) -> None:
-    styles, lengths = styles_of(whole.label), sorted(rows.block_length.unique())
-    labels = list(styles)
-    width = 0.8 / len(labels)
-    for number, label in enumerate(labels):
-        bars = rows[rows.label == label]
-        value, errors = in_per_cent(bars)
-        at = np.array([lengths.index(length) for length in bars.block_length])
-        axis.bar(
-            at + (number - (len(labels) - 1) / 2) * width, value, width * 0.92, yerr=errors,
-            label=label, color=styles[label]["color"], error_kw={"elinewidth": 0.6},
-            hatch=("", "//", "..", "xx", "\\\\", "--")[number % 6], edgecolor="white",
-        )  # fmt: skip
-    axis.set_xticks(range(len(lengths)), [str(length) for length in lengths])
-    axis.grid(axis="x", visible=False)
+    accuracy_over(axis, rows, styles_of(whole.label), "block_length")
+    lengths = sorted(whole.block_length.unique())
+    axis.set_xticks(lengths, [str(length) for length in lengths])
+    axis.minorticks_off()
 
 
 def _score_shares(axis: Any, rows: pd.DataFrame, _: pd.DataFrame) -> None:

@@ -44,12 +44,12 @@ class Table:
         return f"## {self.title}\n\n" + "\n".join([*head, *map(line, self.rows)]) + note
 
 
-def percent(interval: Interval, digits: int = 1) -> str:
-    """An accuracy with its bounds, which have so many digits."""
+def percent(interval: Interval) -> str:
+    """An accuracy with its bounds."""
     if math.isnan(interval.value):
         return ABSENT
     low, high = 100 * interval.low, 100 * interval.high
-    return f"{100 * interval.value:.1f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{100 * interval.value:.1f} [{low:.1f}, {high:.1f}]"
 
 
 def decimal(value: float, digits: int = 1) -> str:

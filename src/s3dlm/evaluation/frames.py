@@ -24,7 +24,7 @@ from s3dlm.evaluation import statistics
 from s3dlm.evaluation.manifest import Manifest
 from s3dlm.evaluation.plan import Condition
 from s3dlm.evaluation.records import Failure, Record
-from s3dlm.evaluation.statistics import Cell, Comparison, Interval, summarise
+from s3dlm.evaluation.statistics import Cell, Comparison, summarise
 from s3dlm.tasks import Sample
 
 for _package in ("pandas", "scipy", "matplotlib", "jinja2"):
@@ -94,12 +94,11 @@ class RecordedRun:
             for task in self.tasks
         }
 
-    def _on_shared(self, conditions: Iterable[Condition], *by: str) -> list[Cell]:
-        """Conditions of a task on the problems that all which have begun have; on the problems and seeds,
-        if they are compared `by` seed, too."""
+    def _on_shared(self, conditions: Iterable[Condition], *, seeds: bool = False) -> list[Cell]:
+        """Conditions of a task on the problems that all which have begun have, or the problems and seeds."""
 
-        def key(row: Record | Failure) -> tuple[object, ...]:
-            return row.sample, *(getattr(row, name) for name in by)
+        def key(row: Record | Failure) -> tuple[str, int]:
+            return row.sample, row.seed if seeds else 0
 
         begun = {c: rows for c in conditions if (rows := self.rows(c))}
         asked = [{key(row) for row in rows} for rows in begun.values()]
@@ -107,16 +106,17 @@ class RecordedRun:
         kept = {c: [row for row in rows if key(row) in shared] for c, rows in begun.items()}
         return [summarise(c, rows) for c, rows in kept.items() if rows]
 
-    @cached_property
-    def _grades(self) -> pd.DataFrame:
-        """The main comparison with a row per problem and seed, and the grade of every label."""
-        main = self.frame[self.frame["main"].astype(bool)].astype({"correct": float})
-        index = ["task", "sample", "seed"]
-        wide = main.pivot(index=index, columns="label", values="correct")
-        sampled = {c.label for c in self.main_conditions if c.sampled}
-        for label in wide.columns.difference([*sampled]):  # what runs once counts for every seed
-            wide[label] = wide[label].groupby(level=["task", "sample"]).transform("first")
-        return wide
+    def _graded(self, task: str, label: str) -> pd.Series:
+        """Grades by problem and seed; what runs once counts for every seed."""
+        condition = self.main(task).get(label)
+        rows = [] if condition is None else self.rows(condition)
+        once = condition is not None and not condition.sampled
+        grades = {
+            (row.sample, seed): row.correct
+            for row in rows
+            for seed in (self.manifest.seeds if once else [row.seed])
+        }
+        return pd.Series(grades, pd.MultiIndex.from_tuples(grades, names=["sample", "seed"]), float)
 
     @cached_property
     def _compared(self) -> dict[tuple[str, str, str | None], Comparison]:
@@ -125,18 +125,12 @@ class RecordedRun:
     def compare(self, ours: str, theirs: str, task: str | None = None) -> Comparison:
         """Two labels on the problems and seeds that both have: on one task, or the mean of all."""
         if (ours, theirs, task) not in self._compared:
-            both = self._grades.reindex(columns=[ours, theirs]).dropna()
-            gaps = (both[ours] - both[theirs]).groupby(level=["task", "sample"]).mean()
-            places = gaps.index.get_level_values("task")
-            tasks = self.tasks if task is None else [task]
-            found = statistics.compare([list(gaps[places == name]) for name in tasks])
-            self._compared[ours, theirs, task] = found
+            gaps = []
+            for name in self.tasks if task is None else [task]:
+                both = (self._graded(name, ours) - self._graded(name, theirs)).dropna()
+                gaps.append(list(both.groupby(level="sample").mean()))
+            self._compared[ours, theirs, task] = statistics.compare(gaps)
         return self._compared[ours, theirs, task]
-
-    def mean_accuracy(self, label: str) -> Interval:
-        """The mean of the tasks of the main comparison."""
-        rows = self.main_cells.values()
-        return statistics.mean_of(row[label].accuracy for row in rows if label in row)
 
     def swept(self, *free: str) -> list[Cell]:
         """Conditions that differ from their label's main one in the free settings alone; on the
@@ -151,7 +145,7 @@ class RecordedRun:
             main = self.main(task)
             ours = [c for c in self.manifest.conditions if c.task == task and c.label in main]
             like = [c for c in ours if fixed(main[c.label]) <= fixed(c)]
-            swept += self._on_shared(like, "seed")
+            swept += self._on_shared(like, seeds=True)
         return swept
 
 

@@ -89,8 +89,7 @@ class _Watch:
         self.curve.append(self._confidence(step))
         if not np.isnan(step.score).any():
             self.ess.append(step.ess / len(step.weight))
-            if self.item.keep_scores:
-                self.scores.append(tuple(np.rint(100 * step.score).astype(int).tolist()))
+            self.scores.append(tuple(np.rint(100 * step.score).astype(int).tolist()))
         if self.encoder is not None:
             self.trace.append(self.encoder.event(step))
 

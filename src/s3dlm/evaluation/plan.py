@@ -25,11 +25,7 @@ from s3dlm.models.base import Model
 from s3dlm.settings import Settings, fields
 from s3dlm.tasks import Loaded
 
-AXES = ("particles", "branching", "block_length", "lam", "temperature")  # what a sweep may vary
-
 FIVE = ("baseline", "best_of_k", "tilting", "top_n", "s3")  # the paper's five methods
-ADAPTIVE_SAVES = 8  # times fewer steps, about what adaptive reveal saves on the bundled model
-SHARED = 2  # canvases per forward pass beyond the first, roughly: equal ones are forwarded once
 
 SettingsOf = Callable[[str, str | None], Settings]  # (method, task) → its settings by default
 Overrides = Mapping[str, Any]  # settings by name
@@ -75,15 +71,6 @@ class Condition:
         return self.settings.search.size * self.settings.search.children
 
     @property
-    def cost(self) -> int:
-        """The likely NFE of a sample: its canvases that differ, or half of its budget."""
-        steps, budget = self.settings.decoding.steps, self.value("budget")
-        if self.settings.decoding.reveal != "schedule":
-            steps = steps // ADAPTIVE_SAVES + 1
-        cost = steps + steps * (self.children - 1) // SHARED
-        return cost if budget is None else max(1, min(cost, budget // 2))
-
-    @property
     def sampled(self) -> bool:
         """Whether another seed can give another result."""
         own = self.settings
@@ -124,10 +111,12 @@ class Plan:
     traces: int = 0  # problems per task whose searches are recorded step by step
 
     @property
-    def cost(self) -> int:
-        """The likely NFE of the whole plan."""
+    def nfe(self) -> int:
+        """The most forward passes of the whole plan."""
         counts = {task: len(loaded.samples) for task, loaded in self.problems.items()}
-        return sum(c.cost * c.count(counts[c.task], len(self.seeds)) for c in self.conditions)
+        return sum(
+            c.settings.most_nfe * c.count(counts[c.task], len(self.seeds)) for c in self.conditions
+        )
 
 
 def title_of(task: str) -> str:
@@ -185,9 +174,6 @@ def _check_used(
     overrides: Overrides,
     axes: Mapping[str, Sequence[Any]],
 ) -> None:
-    for name in axes:
-        if name not in AXES:
-            raise SettingsError(unknown_name("sweep", name, AXES))
     for name in (*overrides, *axes):
         if name == "seed":
             raise SettingsError("seed is set by --seeds N: problems are asked with 0, 1, … N − 1")

@@ -9,30 +9,22 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import pickle
-import queue
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from s3dlm.errors import S3dlmError
 from s3dlm.evaluation.local import LocalRunner
-from s3dlm.evaluation.plan import Plan
 from s3dlm.evaluation.records import Failure, Record
 from s3dlm.evaluation.run import Chunk, Runner
 from s3dlm.models.base import Model
-from s3dlm.models.device import stored
 from s3dlm.verifier import own
-
-SMALL = 2**28  # bytes of weights up to which each process gets a copy
-WORTHWHILE = 5_000  # forward passes below which starting processes takes longer than it saves
 
 
 def runner(model: Model, workers: int) -> AbstractContextManager[Runner]:
@@ -42,37 +34,18 @@ def runner(model: Model, workers: int) -> AbstractContextManager[Runner]:
     return contextlib.nullcontext(LocalRunner(model))
 
 
-def workers_for(model: Model, plan: Plan | None = None) -> int:
-    """One process per core for a small model on the CPU, unless the plan is short; else one."""
-    if plan is not None and plan.cost < WORTHWHILE:
-        return 1
-    weights = sum(tensor.nbytes for _, tensor in stored(model.denoiser.tensors()))
-    if torch.device(model.denoiser.device).type != "cpu" or weights > SMALL:
-        return 1
-    try:
-        pickle.dumps(model)
-    except Exception:  # a model of another package may hold anything
-        return 1
-    allowed = getattr(os, "sched_getaffinity", None)  # not on a Mac
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
-
-
 class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
     """Worker processes of this machine; pass it to `evaluate` instead of a model.
 
-    Each has its share of the searches. Records come through a queue, one by one; errors come through
-    the futures.
+    Whichever is free takes the next searches.
     """
 
     def __init__(self, model: Model, workers: int) -> None:
         super().__init__(model)
         others = multiprocessing.active_children()
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-        self.queue: Any = context.Queue()
-        self.workers = workers
-        self.executor = ProcessPoolExecutor(
-            workers, context, _start, (model, self.queue, own.given(), context.Barrier(workers))
-        )
+        given = (model, own.given(), context.Barrier(workers))
+        self.executor = ProcessPoolExecutor(workers, context, _start, given)
         with _without_ctrl_c():
             self.started = [self.executor.submit(os.getpid) for _ in range(workers)]
         self.processes = [p for p in multiprocessing.active_children() if p not in others]
@@ -84,18 +57,10 @@ class ProcessRunner(LocalRunner, AbstractContextManager["ProcessRunner"]):
         return super().describe()
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
-        parts = [chunk.items[number :: self.workers] for number in range(self.workers)]
         with _lost_worker():
-            futures = [self.executor.submit(_search, replace(chunk, items=part)) for part in parts]
-            left = len(chunk.items)
-            while left:
-                try:
-                    yield self.queue.get(timeout=0.1)
-                    left -= 1
-                except queue.Empty:
-                    for future in futures:
-                        if future.done():
-                            future.result()  # raises what the worker raised
+            parts = chunk.parts(len(self.started))
+            for future in as_completed([self.executor.submit(_search, part) for part in parts]):
+                yield from future.result()
 
     def __exit__(self, *_: object) -> None:
         """Stop the workers, whatever they are doing."""
@@ -117,16 +82,12 @@ def _lost_worker() -> Iterator[None]:
 
 # --- in a worker
 _local: LocalRunner
-_records: Any  # the queue
 
 
 @contextlib.contextmanager
 def _without_ctrl_c() -> Iterator[None]:
     """Processes that are started inside never see Ctrl-C, not even while they import; it reaches this
     one afterwards, and this one ends them."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -134,13 +95,13 @@ def _without_ctrl_c() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(model: Model, records: Any, verifiers: Sequence[str], all_started: Any) -> None:
-    global _local, _records
+def _start(model: Model, verifiers: Sequence[str], all_started: Any) -> None:
+    global _local
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where it was not blocked from the start
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     own.take(verifiers)
-    _local, _records = LocalRunner(model), records
+    _local = LocalRunner(model)
     all_started.wait()  # so that the first does not take the task of the next
 
 
@@ -152,6 +113,5 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _search(chunk: Chunk) -> None:
-    for record in _local.records(chunk):
-        _records.put(record)
+def _search(chunk: Chunk) -> list[Record | Failure]:
+    return list(_local.records(chunk))

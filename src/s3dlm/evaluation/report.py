@@ -46,12 +46,13 @@ class Report:
         """What fits a terminal."""
         return tables.for_terminal(self.run, self.reference)
 
-    def to_markdown(self, images: str) -> list[str]:
-        """Verdict, picture, tables, other figures and settings, each a part of a page."""
-        drawn = [FIGURES[name].to_markdown(f"{images}{name}.png") for name in self.drawn]
+    def to_markdown(self) -> str:
+        """Verdict, picture, tables, other figures and settings."""
+        drawn = [FIGURES[name].to_markdown(f"figures/{name}.png") for name in self.drawn]
         shown = [table.to_markdown() for table in self.tables]
         settings = "\n".join(f"- **{name}**: {value}" for name, value in self.facts.items())
-        return [*self.verdict, *drawn[:1], *shown, *drawn[1:], f"## Settings\n\n{settings}"]
+        parts = [*self.verdict, *drawn[:1], *shown, *drawn[1:], f"## Settings\n\n{settings}"]
+        return "\n\n".join([f"# {self.title}", *parts]) + "\n"
 
 
 def write(
@@ -84,8 +85,7 @@ def write(
         markdown=target / "report.md",
         html=target / "report.html",
     )
-    text = [f"# {made.title}", *made.to_markdown("figures/")]
-    write_atomic(made.markdown, "\n\n".join(text) + "\n")
+    write_atomic(made.markdown, made.to_markdown())
     write_atomic(made.html, render_page(made))
     return made
 

@@ -6,11 +6,9 @@ seeds share full batches. What is already recorded is skipped.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -27,18 +25,16 @@ from s3dlm.models.base import Model
 from s3dlm.tasks import Sample
 
 HOPELESS = 10  # failures before the first success after which a run stops
-SCORED = 100  # problems per condition whose scores are recorded at every step, for the figures
 LINE_EVERY = 10.0  # seconds between lines of progress if there is no terminal
 ROWS = 64  # canvases per forward pass, as in Python and lm-eval
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One search of an evaluation, and what is recorded of it besides its result."""
+    """One search of an evaluation."""
 
     sample: Sample
     seed: int
-    keep_scores: bool = False
     trace: Path | None = None  # the file for all its steps
 
 
@@ -49,6 +45,13 @@ class Chunk:
     condition: Condition
     items: Sequence[WorkItem]
     batch_size: int = ROWS  # canvases per forward pass
+
+    def parts(self, workers: int) -> list[Chunk]:
+        """Chunks of at most a batch each, for a runner with several workers."""
+        share = -(-len(self.items) // workers)
+        size = max(1, min(self.batch_size // self.condition.children, share))
+        firsts = range(0, len(self.items), size)
+        return [replace(self, items=self.items[first : first + size]) for first in firsts]
 
 
 class Runner(Protocol):
@@ -132,7 +135,7 @@ def evaluate(
 def _missing(
     plan: Plan, condition: Condition, store: Store, folder: Path, retry_failed: bool
 ) -> Iterator[WorkItem]:
-    """What the store lacks; scores and traces are of the first problems and seed only."""
+    """What the store lacks; traces are of the first problems and seed only."""
     contents, spec = store.contents, condition.spec
     skip = contents.records if retry_failed else {**contents.records, **contents.failures}
     traces = folder.resolve() / "traces"
@@ -140,24 +143,27 @@ def _missing(
         samples = plan.problems[condition.task].samples[: condition.problems]
         for number, sample in enumerate(samples):
             if (spec, sample.id, seed) not in skip:
-                rank = number if seed == plan.seeds[0] else sys.maxsize
-                trace = traces / f"{spec}-{sample.id}.jsonl" if rank < plan.traces else None
-                yield WorkItem(sample, seed, rank < SCORED, trace)
+                traced = number < plan.traces and seed == plan.seeds[0]
+                trace = traces / f"{spec}-{sample.id}.jsonl" if traced else None
+                yield WorkItem(sample, seed, trace)
 
 
 TOLD = {"budget": "budget", "temperature": "T", "lam": "λ"}
 
 
-class Display(Observer):
-    """One bar with a text, or a line now and then."""
+class Bars(Observer):
+    """Progress on a terminal: one bar of all conditions, by the forward passes that they take at most.
+    Elsewhere a line per condition, and one now and then."""
 
-    def __init__(self, total: float = 0.0) -> None:
+    def __init__(self, *plans: Plan) -> None:
+        self.conditions, self.number = sum(len(plan.conditions) for plan in plans), 0
         self.console, self.last_line = Console(stderr=True), time.monotonic()
         self.progress = Progress(
             TextColumn("{task.description}"), BarColumn(24), TimeRemainingColumn(),
             console=self.console, transient=True, disable=not self.console.is_terminal,
         )  # fmt: skip
-        self.bar = self.progress.add_task("", total=total)
+        self.total = sum(plan.nfe for plan in plans)
+        self.bar = self.progress.add_task("", total=self.total)
 
     def __enter__(self) -> Self:
         self.progress.start()
@@ -166,30 +172,11 @@ class Display(Observer):
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def show(self, text: str, *, always: bool = False) -> None:
-        """Put a text beside the bar; `always` leaves a line behind, too."""
-        self.progress.update(self.bar, description=text)
-        overdue = time.monotonic() - self.last_line > LINE_EVERY
-        if always or (overdue and not self.console.is_terminal):
-            left = None if always else self.progress.tasks[0].time_remaining
-            rest = "" if left is None else f", {timedelta(seconds=round(left))} left"
-            self.console.print(f"{text}{rest}", highlight=False)
-            self.last_line = time.monotonic()
-
-
-class Bars(Display):
-    """The observer that the command line passes to `evaluate`; the bar is that of all conditions, by
-    their likely NFE."""
-
-    def __init__(self, *plans: Plan) -> None:
-        self.total = sum(plan.cost for plan in plans)
-        self.conditions, self.number = sum(len(plan.conditions) for plan in plans), 0
-        super().__init__(self.total)
-
     def begin(self, condition: Condition, total: int, done: Sequence[Record]) -> None:
         self.size, self.number, self.failed = total, self.number + 1, 0
         self.right = [record.correct for record in done]
-        self.total -= len(done) * condition.cost  # an earlier session's work says nothing of speed
+        # An earlier session's work says nothing of speed.
+        self.total -= len(done) * condition.settings.most_nfe
         self.progress.update(self.bar, total=self.total)
         self._show(condition, complete=0 < total == len(done))
 
@@ -200,19 +187,23 @@ class Bars(Display):
             self.console.print(failure, highlight=False, markup=False)
         else:
             self.right.append(record.correct)
-        self.progress.advance(self.bar, condition.cost)
+        self.progress.advance(self.bar, condition.settings.most_nfe)
         self._show(condition, complete=len(self.right) + self.failed == self.size)
 
     def _show(self, condition: Condition, *, complete: bool) -> None:
         """The condition with its settings, for which there is no room beside a bar, and its counts."""
-        line = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label}"
+        text = f"\\[{self.number}/{self.conditions}] {title_of(condition.task)} {condition.label}"
         if complete or not self.console.is_terminal:
             (particles, branching), settings = condition.budget, condition.settings
-            line += f" (N={particles} b={branching} block={settings.decoding.block_length}"
+            text += f" (N={particles} b={branching} block={settings.decoding.block_length}"
             known = {sign: condition.value(name) for name, sign in TOLD.items()}
-            line += "".join(f" {sign}={n:g}" for sign, n in known.items() if n is not None) + ")"
+            text += "".join(f" {sign}={n:g}" for sign, n in known.items() if n is not None) + ")"
         asked = len(self.right) + self.failed
-        line += f" {asked}/{self.size}"
-        line += f" {100 * sum(self.right) / asked:.1f} %" if asked else ""
-        line += f" {self.failed} failed" if self.failed else ""
-        self.show(line, always=complete)
+        text += f" {asked}/{self.size}"
+        text += f" {100 * sum(self.right) / asked:.1f} %" if asked else ""
+        text += f" {self.failed} failed" if self.failed else ""
+        self.progress.update(self.bar, description=text)
+        overdue = time.monotonic() - self.last_line > LINE_EVERY
+        if complete or (overdue and not self.console.is_terminal):
+            self.console.print(text, highlight=False)
+            self.last_line = time.monotonic()

@@ -294,10 +294,8 @@ def pair_accuracy(
 
 def over_questions(values: Sequence[float], question: Sequence[int], counts: Floats) -> Estimate:
     """The mean over questions of each question's mean."""
-    sizes = np.bincount(question, minlength=counts.shape[1])
-    means, asked = np.bincount(question, values, len(sizes)) / np.maximum(sizes, 1), sizes > 0
-    drawn = (counts @ means) / np.maximum(counts @ asked, 1)
-    return _interval(float(means.sum() / asked.sum()), drawn)
+    means = np.bincount(question, values) / np.bincount(question)
+    return _interval(float(means.mean()), counts @ means / len(means))
 
 
 def _interval(value: float, drawn: Floats) -> Estimate:

@@ -228,12 +228,12 @@ def accuracy(run: RecordedRun) -> Table:
 
 def wording(run: RecordedRun) -> Table:
     """Every method under several prompt templates."""
-    parts, names = run.parts, [part.manifest.prompt_style for part in run.parts]
-    found = {
-        label: [100 * part.mean_accuracy(label).value for part in parts]
-        for label in (parts[0].labels() if len({*names}) == len(names) > 1 else ())
-        if all(label in part.labels() for part in parts)
-    }
+    names = [part.manifest.prompt_style for part in run.parts]
+    found: dict[str, list[float]] = {}
+    for part in run.parts if len({*names}) == len(names) else ():
+        for row in by_method(part):
+            found.setdefault(row.label, []).append(100 * row.cell.accuracy.value)
+    found = {label: values for label, values in found.items() if len(values) == len(names)}
     tops = [max(column) for column in zip(*found.values(), strict=True)]
     rows = [
         (label, *("*" * (value == top) + decimal(value) for value, top in zip(values, tops, strict=True)),

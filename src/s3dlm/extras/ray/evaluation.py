@@ -12,7 +12,6 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from s3dlm.errors import MissingExtraError, S3dlmError, SettingsError
@@ -79,27 +78,21 @@ class RayRunner(contextlib.AbstractContextManager["RayRunner"]):
             raise
 
     def describe(self) -> dict[str, Any]:
-        return dict(self._call(self.actors, "describe")[0])
+        with self._errors():
+            replies = self.ray.get([actor.call.remote("describe") for actor in self.actors])
+        described = [self._result(*reply) for reply in replies]
+        return dict(described[0])
 
     def records(self, chunk: Chunk) -> Iterator[Record | Failure]:
         """Chunks of one batch each, on whichever worker is free."""
         from ray.util import ActorPool
 
-        share = -(-len(chunk.items) // len(self.actors))
-        size = max(1, min(chunk.batch_size // chunk.condition.children, share))
-        firsts = range(0, len(chunk.items), size)
-        parts = [replace(chunk, items=chunk.items[first : first + size]) for first in firsts]
         with self._errors():
             for reply in ActorPool(self.actors).map_unordered(
-                lambda actor, part: actor.call.remote("records", part), parts
+                lambda actor, part: actor.call.remote("records", part),
+                chunk.parts(len(self.actors)),
             ):
                 yield from self._result(*reply)
-
-    def _call(self, actors: Sequence[Any], method: str, *arguments: Any) -> list[Any]:
-        """The results of the same call on some of the workers."""
-        with self._errors():
-            replies = self.ray.get([actor.call.remote(method, *arguments) for actor in actors])
-        return [self._result(*reply) for reply in replies]
 
     def _result(self, pid: int, result: Any) -> Any:
         if pid not in self.pids and len(self.pids) >= len(self.actors):
