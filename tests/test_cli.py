@@ -236,11 +236,13 @@ def test_messages_in_a_terminal_break_between_words(
 
 
 def test_what_is_here_is_listed(run: Run) -> None:
+    assert set(json.loads(run("list", "methods", "--json")[1])) == set(s3dlm.settings.METHODS)
     names = {"methods": [*s3dlm.settings.METHODS], "models": ["tiny"], "tasks": ["countdown"]}
     for what, some in {**names, "verifiers": ["checker"]}.items():
-        code, out, _ = run("list", what)
-        assert code == 0
-        assert all(name in out for name in some)
+        for more in ([], ["--json"]):
+            code, out, _ = run("list", what, *more)
+            assert code == 0
+            assert all(name in out for name in some)
 
 
 def test_control_c_ends_cleanly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

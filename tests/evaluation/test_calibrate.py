@@ -79,19 +79,22 @@ def test_without_an_answer_the_probability_is_zero() -> None:
 
 
 def test_a_run_is_calibrated_and_its_file_read_back(run: Path, tmp_path: Path) -> None:
-    said = CliRunner().invoke(app, ["calibrate", str(run), "--out", str(tmp_path / "c.json")])
+    said = CliRunner().invoke(
+        app, ["calibrate", str(run), "--out", str(tmp_path / "c.json"), "--json"]
+    )
     assert said.exit_code == 0, said.output
-    assert "Reliability" in said.output
-    assert "written to" in said.output
-    made, _ = calibrate.fit_groups(calibrate.read_answers(run, "checker").groups)
-    assert {row.fit.method for row in made} == {"baseline", "s3"}
-    for row in made:
-        assert row.fit.questions == 36
-        assert row.report.brier <= row.report.brier_of_mean + 0.02
-        assert sum(one.count for one in row.report.bins) == row.fit.answers == 72
+    fits = json.loads(said.output)["fits"]
+    assert {fit["method"] for fit in fits} == {"baseline", "s3"}
+    for fit in fits:
+        assert fit["questions"] == 36
+        assert fit["brier"] <= fit["brier_of_mean"] + 0.02
+        assert sum(one["count"] for one in fit["bins"]) == fit["answers"] == 72
     stored = read_calibrations(tmp_path / "c.json")
     assert stored.fingerprint == frames.read(run).manifest.fingerprint
     assert len(stored.fits) == 2
+    printed = CliRunner().invoke(app, ["calibrate", str(run), "--out", str(tmp_path / "c.json")])
+    assert "Reliability" in printed.output
+    assert "written to" in printed.output
 
 
 @pytest.mark.usefixtures("undrawn")

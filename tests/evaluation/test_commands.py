@@ -38,8 +38,7 @@ def test_eval_writes_a_report_and_says_where(app: typer.Typer, tmp_path: Path) -
     words = (*EVAL, "--task", task, "--method", "best_of_k,s3", "--limit", "2", "--out", str(out))
     assert str(out / "report.html") in call(app, *words).replace("\n", "")
     assert len(records.read(out)) == 4
-    said = call(app, "report", str(out), "--json")
-    titles = [table["title"] for table in json.loads(said)["tables"]]
+    titles = [table["title"] for table in json.loads(call(app, *words, "--json"))["tables"]]
     assert titles[1] == "Accuracy on every task (the paper's Tables 1 and 2)"
     assert len(records.read(out)) == 4
     with pytest.raises(RecordError, match=r"temperature was 1\.0 and is now 0\.5"):
@@ -59,7 +58,6 @@ def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
 ) -> None:
     words = ["--task", write_task(tmp_path, 2), "--method", "s3", "--limit", "1"]
     words += ["--set", "particles=1,2", "--set", "branching=1,2", "--out", str(tmp_path / "r")]
-    call(app, *EVAL, *words)
-    made = json.loads(call(app, "report", str(tmp_path / "r"), "--json"))
+    made = json.loads(call(app, *EVAL, *words, "--json"))
     sweep = next(table for table in made["tables"] if "particles" in table["title"])
     assert [row[1:3] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,9 @@ def test_dry_runs_load_nothing(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["eval", "--method", "s3,revise", *words])
     assert "s3: 500 samples, at most 513 passes each" in shown.output
     assert "on one GPU: A100 8.4 h, H100 2.6 h" in shown.output
-    full = CliRunner().invoke(app, ["reproduce", *words, "--size", "full"]).output
-    named = {line.partition(":")[0] for line in full.splitlines()}
-    assert named >= {"greedy", "s3", "s3, sweeps", "s3_verified", "in all", "on one GPU"}
+    plain = CliRunner().invoke(app, ["reproduce", *words, "--size", "full", "--json"])
+    found = json.loads(plain.output)
+    assert {*found["parts"]} >= {"greedy", "s3", "s3, sweeps", "s3_verified"}
+    assert {*found["seconds"]} == {"A100", "H100", "L40S", "RTX4090"}
     words = ["eval", "--task", write_task(tmp_path, 3), "--method", "s3", "--out", "x", "--dry-run"]
     assert "times are known for" in CliRunner().invoke(app, words).output

@@ -43,16 +43,17 @@ def test_a_model_that_is_right_passes(checkpoint: Path, recorded: Path, tmp_path
     data = [{"question": q, "answer": "#### 5"} for q in QUESTIONS] * 660
     (tmp_path / "gsm8k_test.jsonl").write_text("".join(json.dumps(r) + "\n" for r in data[:1319]))
     words = ["reproduce", "--check", "--model", str(checkpoint), "--device", "cpu", "--limit", "2"]
-    words += ["--data", str(tmp_path), "--recorded", str(recorded)]
+    words += ["--data", str(tmp_path), "--recorded", str(recorded), "--json"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
-    said = done.stdout
-    assert "pass         prompts: " in said
-    assert said.count("What is 2 + 3?") == 1  # prompts and ids are shown
-    assert "as transformers has them: " in said
-    assert "not checked  logits: " in said  # it is on the CPU itself
-    assert "pass         greedy texts: 2 of 2 texts equal" in said
-    assert "69.29%" in said
-    assert all(f"{size} " in said.splitlines()[-1] for size in ("hour", "day", "full"))
+    found = {row["name"]: row for row in json.loads(done.stdout.splitlines()[-1])}
+    assert found["logits"]["verdict"] == "not checked"  # it is on the CPU itself
+    assert found["greedy texts"]["verdict"] == "pass"
+    assert "2 of 2 texts equal" in found["greedy texts"]["found"]
+    assert "69.29%" in found["greedy texts"]["found"]
+    assert all(size in found["speed"]["found"] for size in ("hour", "day", "full"))
+    assert found["prompts"]["verdict"] == "pass"
+    assert found["prompts"]["found"].count("What is 2 + 3?") == 1  # prompts and ids are shown
+    assert "as transformers has them: " in found["prompts"]["found"]
     recorded = edited(recorded, tmp_path / "other.jsonl")
     words[words.index("--recorded") + 1] = str(recorded)
     assert CliRunner().invoke(app, words).exit_code == 1

@@ -92,9 +92,7 @@ def test_the_papers_numbers_stand_beside_those_of_a_renamed_folder(
     words = ["--model", str(checkpoint), "--data", str(data), "--size", "hour", "--task", "gsm8k"]
     words += ["--limit", "1", "--out", str(out), "--workers", "1", "--traces", "0"]
     monkeypatch.setattr(paper, "PARAMETERS", PARAMETERS)
-    reproduce(*words)
-    printed = CliRunner().invoke(app, ["report", str(out), "--json"])
-    said = json.loads(printed.stdout)
+    said = json.loads(reproduce(*words, "--json").partition("\n{")[2].join(("{", "")))
     assert manifest.read(out).machine["parameters"] == PARAMETERS
     (table,) = [each for each in said["tables"] if each["title"] == "Beside the paper's accuracy"]
     rows = {row[1]: row for row in table["rows"]}

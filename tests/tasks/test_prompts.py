@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -75,11 +74,13 @@ def test_d1s_prompts_are_read_from_a_checkout_and_nothing_is_run(tmp_path: Path)
 
 def test_an_evaluation_reports_the_spread_over_prompts(tmp_path: Path) -> None:
     files = [written(tmp_path, n, t) for n, t in (("a.toml", PLAIN), ("b.toml", WORDED))]
-    words = ["eval", "--task", "countdown", "--method", "greedy", "--limit", "2"]
+    words = ["eval", "--task", "countdown", "--method", "greedy", "--limit", "2", "--json"]
     words += ["--out", str(tmp_path / "run"), "--workers", "1", "--prompts", ",".join(files)]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    text = (tmp_path / "run" / "report.md").read_text()
-    assert re.search(r"\| Method \| a\.toml .*\| b\.toml .*\| Spread \|\n.*\n\| greedy \|", text)
+    made = json.loads(done.stdout.splitlines()[-1])
+    (table,) = [table for table in made["tables"] if table["columns"][-1] == "Spread"]
+    assert [column.split()[0] for column in table["columns"][1:3]] == ["a.toml", "b.toml"]
+    assert table["rows"][0][0] == "greedy"
     manifest = json.loads((tmp_path / "run" / "a" / "manifest.json").read_text())
     assert manifest["prompt_style"] == read(files[0]).name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,6 +58,7 @@ def eval_command(
     traces: Traces = 0,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Evaluate methods on tasks. If the run is interrupted, the same command resumes it.
 
@@ -89,12 +92,12 @@ def eval_command(
     loadings = [options.loading(load, device=device, prompts=file) for file in files]
     loadings = loadings or [options.loading(load, device=device)]
     if dry_run:
-        _print_cost(planned, model, task, limit)
+        _print_cost(planned, model, task, limit, as_json)
         return
     for folder, loading in zip(folders, loadings, strict=True):
         _run(planned, model, task, which, loading, folder, workers, ray,
              batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
-    _report(folders, out)
+    _report(folders, as_json, out)
 
 
 def reproduce(
@@ -122,6 +125,7 @@ def reproduce(
         Path | None, Option(help="With --check: outputs of another program.")
     ] = None,
     dry_run: DryRun = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Run the paper's protocol on one model, and report.
 
@@ -134,7 +138,7 @@ def reproduce(
     """
     loading = options.loading(load, device=device, prompts=prompts)
     if check:
-        _check(model, loading, limit or 20, data, recorded)
+        _check(model, loading, limit or 20, data, recorded, as_json)
         return
     from s3dlm.evaluation import paper
     from s3dlm.evaluation.plan import recommendations as settings_of
@@ -152,16 +156,17 @@ def reproduce(
     limit = limit or chosen.problems
     task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
     if dry_run:
-        _print_cost(planned, model, task, limit)
+        _print_cost(planned, model, task, limit, as_json)
         return
     _run(planned, model, task, {"data": data, "limit": limit}, loading, folder, workers, ray,
          batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
-    _report([folder], folder)
+    _report([folder], as_json, folder)
 
 
 def _check(
-    model: str, loading: dict[str, Any], limit: int, data: Path | None, recorded: Path | None
-) -> None:
+    model: str, loading: dict[str, Any], limit: int, data: Path | None, recorded: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     from s3dlm.evaluation import gate
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models import registry
@@ -172,9 +177,12 @@ def _check(
     for line in gate.checks(
         loaded, lambda **how: registry.load(model, **{**loading, **how}), problems.samples, recorded
     ):
-        found.append(line.verdict)
-        typer.echo(f"{line.verdict:12} {line.name}: {line.found}")
-    if "differs" in found:
+        found.append(line)
+        if not as_json:
+            typer.echo(f"{line.verdict:12} {line.name}: {line.found}")
+    if as_json:
+        typer.echo(json.dumps([dataclasses.asdict(line) for line in found]))
+    if any(line.verdict == "differs" for line in found):
         raise typer.Exit(1)
 
 
@@ -197,12 +205,15 @@ def _planned(planned: Planned, model: str, task: options.Repeated) -> tuple[list
     return names, plan
 
 
-def _print_cost(planned: Planned, model: str, task: options.Repeated, limit: int | None) -> None:
+def _print_cost(
+    planned: Planned, model: str, task: options.Repeated, limit: int | None, as_json: bool
+) -> None:
     from s3dlm.evaluation import cost
 
     _, plan = _planned(planned, model, task)
-    for line in cost.estimate(model, plan.conditions, limit, len(plan.seeds)).lines():
-        typer.echo(line)
+    found = cost.estimate(model, plan.conditions, limit, len(plan.seeds))
+    plain = json.dumps(dataclasses.asdict(found)) if as_json else "\n".join(found.lines())
+    typer.echo(plain)
 
 
 def _run(
@@ -240,10 +251,10 @@ def _run(
         raise
 
 
-def _report(folders: Sequence[Path], out: Path) -> None:
+def _report(folders: Sequence[Path], as_json: bool, out: Path) -> None:
     """The report of a run, or of one per file of prompts; without the extra it can be made later."""
     try:
-        print_report(folders, out=out)
+        print_report(folders, as_json, out=out)
     except MissingExtraError as error:
         named = " ".join(map(str, folders))
         typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)

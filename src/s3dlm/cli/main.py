@@ -6,7 +6,9 @@ raises on purpose become one line and exit code 2; Ctrl-C ends with 130.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 import os
 import re
 import shutil
@@ -21,7 +23,7 @@ from typer import Argument, Option
 
 import s3dlm
 from s3dlm.cli import evaluate, report, search, serve
-from s3dlm.cli.options import print_table
+from s3dlm.cli.options import AsJson, print_table
 from s3dlm.errors import S3dlmError
 
 app = typer.Typer(
@@ -63,7 +65,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 
-Listed = tuple[list[str], list[list[str]]]  # columns and rows
+Listed = tuple[object, tuple[list[str], list[list[str]]]]  # as JSON, and as a table
 NOTES = {
     "methods": "N particles, b children of each, T steps, B blocks, L tokens; K = N·b samples.",
     "models": "Or a folder or hub id of these families: docs/models.md says what was proven of each.",
@@ -73,31 +75,47 @@ NOTES = {
 @app.command("list")
 def list_command(
     what: Annotated[Literal["methods", "models", "tasks", "verifiers"], Argument(help="Which.")],
+    as_json: AsJson = False,
 ) -> None:
     """List methods, models, tasks or verifiers, with a line on each.
 
+    \b
     s3dlm list methods
+    s3dlm list models --json
     """
     lists = {"methods": _methods, "models": _models, "tasks": _tasks, "verifiers": _verifiers}
-    print_table(*lists[what](), note=NOTES.get(what, ""), left=True)
+    plain, table = lists[what]()
+    if as_json:
+        typer.echo(json.dumps(plain))
+    else:
+        print_table(*table, note=NOTES.get(what, ""), left=True)
 
 
 def _methods() -> Listed:
     from s3dlm.search.methods import METHODS
+    from s3dlm.settings import Settings, names
 
-    rows = [[name, METHODS.find(name).cost, METHODS.find(name).summary] for name in METHODS]
-    return ["method", "passes at most", "description"], rows
+    plain, rows = {}, []
+    for name in METHODS:
+        row, settings = METHODS.find(name), Settings(name)
+        plain[name] = {
+            "summary": row.summary, "source": row.source, "verified": row.verified,
+            "passes": row.cost, "settings": names(row), "defaults": settings.to_json(),
+        }  # fmt: skip
+        rows.append([name, row.cost, row.summary])
+    return plain, (["method", "passes at most", "description"], rows)
 
 
 def _models() -> Listed:
     from s3dlm.models.folder import known
 
-    table = []
-    for row in known():
+    rows, table = known(), []
+    for row in rows:
         commit = f" ({row.revision[:12]})" if row.revision else ""
         disk = f"on disk{commit}" if row.cached and "bundled" not in row.notes else ""
         table.append([row.name, row.size, "; ".join(part for part in (row.notes, disk) if part)])
-    return ["model", "size", "notes"], table
+    plain = [dataclasses.asdict(row) for row in rows]
+    return plain, (["model", "size", "notes"], table)
 
 
 def _tasks() -> Listed:
@@ -105,7 +123,8 @@ def _tasks() -> Listed:
 
     rows = [tasks.get(name) for name in tasks.names()]
     table = [[t.name, t.title, t.answer, "yes" if t.bundled else "no"] for t in rows]
-    return ["task", "title", "answer", "problems bundled"], table
+    plain = {t.name: {"title": t.title, "answer": t.answer, "bundled": t.bundled} for t in rows}
+    return plain, (["task", "title", "answer", "problems bundled"], table)
 
 
 def _verifiers() -> Listed:
@@ -113,7 +132,7 @@ def _verifiers() -> Listed:
 
     named = {name: getattr(VERIFIERS.find(name), "summary", "") for name in VERIFIERS}
     known = {**named, **{f"{kind}:…": "" for kind in LOADERS}, **JUDGES}
-    return ["verifier", "how it judges"], [[*row] for row in known.items()]
+    return list(known), (["verifier", "how it judges"], [[*row] for row in known.items()])
 
 
 JUDGES = {

@@ -43,7 +43,7 @@ def report(
     print_report(folders, as_json, grading=grading, reference=reference, out=out)
 
 
-def print_report(folders: Sequence[Path], as_json: bool = False, **how: Any) -> None:
+def print_report(folders: Sequence[Path], as_json: bool, **how: Any) -> None:
     from s3dlm.evaluation.report import write
 
     made = write(*folders, **how)
@@ -63,6 +63,7 @@ def calibrate(
     folder: Annotated[Path, Argument(help="Folder of `s3dlm eval`.")],
     out: Annotated[Path | None, Option(help="Default: beside the model's weights.")] = None,
     verifier: Annotated[str, Option(help="Verifier for methods that never score.")] = "checker",
+    as_json: options.AsJson = False,
 ) -> None:
     """Fit `p_correct`, the probability that an answer is right.
 
@@ -75,11 +76,16 @@ def calibrate(
     read = fits.read_answers(folder, options.own_verifier(verifier))
     made, skipped = fits.fit_groups(read.groups)
     path = fits.write_fits(read, made, out) if made else None
-    for table in fits.tables(made) if made else ():
-        print_table(table.columns, table.rows, table.title)
-    for line in skipped:
-        typer.echo(f"no fit for {line}", err=True)
-    typer.echo("nothing was written" if path is None else f"written to {path}")
+    if as_json:
+        rows = [dataclasses.asdict(row.fit) | dataclasses.asdict(row.report) for row in made]
+        plain = {"fits": rows, "skipped": skipped, "file": path and str(path)}
+        typer.echo(json.dumps(plain, ensure_ascii=False))
+    else:
+        for table in fits.tables(made) if made else ():
+            print_table(table.columns, table.rows, table.title)
+        for line in skipped:
+            typer.echo(f"no fit for {line}", err=True)
+        typer.echo("nothing was written" if path is None else f"written to {path}")
     if path is None:
         raise typer.Exit(1)
 

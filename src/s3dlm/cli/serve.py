@@ -187,4 +187,4 @@ def demo(
         with Bars(plan) as bars:
             evaluate(runner, plan, out, observer=bars)
     typer.echo(f"3. Results on {limit} problems per task\n")
-    print_report([out], reference=demos.REFERENCE)
+    print_report([out], False, reference=demos.REFERENCE)
