@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from s3dlm.search.methods import METHODS
+from s3dlm.verifier import own
 
 # `make test` runs files side by side in this order: the longest first, so that none is left to one
 # worker at the end.
@@ -67,13 +68,14 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def _methods_as_they_were() -> Iterator[None]:
-    """Examples register methods; the next test must not see them."""
-    known = METHODS._known
-    before = dict(known)
+def _tables_as_they_were() -> Iterator[None]:
+    """Examples register methods, and tests name files of verifiers; the next test must not see them."""
+    tables: tuple[dict[Any, Any], ...] = (METHODS._known, own._FILES)
+    before = [dict(table) for table in tables]
     yield
-    known.clear()
-    known.update(before)
+    for table, known in zip(tables, before, strict=True):
+        table.clear()
+        table.update(known)
 
 
 @pytest.fixture
