@@ -22,7 +22,6 @@ from s3dlm.evaluation.records import (
     read_all,
     write_atomic,
 )
-from tests.evaluation.small_run import canonical
 
 RUN = "abcdef012345"
 
@@ -155,9 +154,3 @@ def test_two_writers_and_a_folder_without_records_are_refused(tmp_path: Path) ->
     with Store(tmp_path), pytest.raises(RecordError, match="another run"):
         Store(tmp_path)
     Store(tmp_path).close()
-
-
-def test_clocks_do_not_count_as_records() -> None:
-    one, two, later = record("a"), record("b"), record("a", seconds=9.0, at=10.0)
-    assert canonical([one, two]) == canonical([two, later])
-    assert canonical([one]) != canonical([record("a", nfe=11)])
