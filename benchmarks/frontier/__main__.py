@@ -8,7 +8,6 @@ python -m benchmarks.frontier runs/look --quick --entries revise,restarts,greedy
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import re
 import shlex
@@ -105,10 +104,7 @@ def _print_choice(data: dict[str, Any], options: argparse.Namespace) -> None:
 
 def _print_page(made: Page, as_json: bool) -> None:
     if as_json:
-        plain = {
-            "tables": [dataclasses.asdict(table) for table in made.tables],
-            "page": str(made.path),
-        }
+        plain = {"tables": [t.to_json() for t in made.tables], "page": str(made.path)}
         print(json.dumps(plain, ensure_ascii=False))
         return
     for table in made.tables[:2]:  # a terminal has no room for intervals

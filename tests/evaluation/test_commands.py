@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from s3dlm.cli.main import app as command_line
 from s3dlm.errors import RecordError
-from s3dlm.evaluation import records, report
+from s3dlm.evaluation import records
 from s3dlm.models import registry
 from tests.evaluation.small_run import FAKE, small_model, write_task
 
@@ -37,8 +38,9 @@ def test_eval_writes_a_report_and_says_where(app: typer.Typer, tmp_path: Path) -
     words = (*EVAL, "--task", task, "--method", "best_of_k,s3", "--limit", "2", "--out", str(out))
     assert str(out / "report.html") in call(app, *words).replace("\n", "")
     assert len(records.read(out)) == 4
-    assert str(out / "report.md") in call(app, "report", str(out)).replace("\n", "")
-    assert "Accuracy on every task (the paper's Tables 1 and 2)" in (out / "report.md").read_text()
+    said = call(app, "report", str(out), "--json")
+    titles = [table["title"] for table in json.loads(said)["tables"]]
+    assert titles[1] == "Accuracy on every task (the paper's Tables 1 and 2)"
     assert len(records.read(out)) == 4
     with pytest.raises(RecordError, match=r"temperature was 1\.0 and is now 0\.5"):
         call(app, *words, "--set", "temperature=0.5")
@@ -58,5 +60,6 @@ def test_a_sweep_keeps_the_recommended_point_as_the_main_one(
     words = ["--task", write_task(tmp_path, 2), "--method", "s3", "--limit", "1"]
     words += ["--set", "particles=1,2", "--set", "branching=1,2", "--out", str(tmp_path / "r")]
     call(app, *EVAL, *words)
-    (sweep,) = [table for table in report.write(tmp_path / "r").tables if table.key == "sweep"]
-    assert [row[1:3] for row in sweep.rows] == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")]
+    made = json.loads(call(app, "report", str(tmp_path / "r"), "--json"))
+    sweep = next(table for table in made["tables"] if "particles" in table["title"])
+    assert [row[1:3] for row in sweep["rows"]] == [["1", "1"], ["1", "2"], ["2", "1"], ["2", "2"]]

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from s3dlm import tasks
 from s3dlm.cli.main import app
 from s3dlm.errors import RecordError
-from s3dlm.evaluation import manifest, paper, records, report
+from s3dlm.evaluation import manifest, paper, records
 
 BENCHMARKS = ("gsm8k", "math500", "arc", "truthfulqa", "aime")
 PARAMETERS = 29_280  # of the checkpoint
@@ -93,9 +93,11 @@ def test_the_papers_numbers_stand_beside_those_of_a_renamed_folder(
     words += ["--limit", "1", "--out", str(out), "--workers", "1", "--traces", "0"]
     monkeypatch.setattr(paper, "PARAMETERS", PARAMETERS)
     reproduce(*words)
+    printed = CliRunner().invoke(app, ["report", str(out), "--json"])
+    said = json.loads(printed.stdout)
     assert manifest.read(out).machine["parameters"] == PARAMETERS
-    (table,) = [each for each in report.write(out).tables if each.key == "paper"]
-    rows = {row[1]: row for row in table.rows}
+    (table,) = [each for each in said["tables"] if each["title"] == "Beside the paper's accuracy"]
+    rows = {row[1]: row for row in table["rows"]}
     assert set(rows) == {"greedy", "best_of_k", "s3"}
     assert [rows[label][4] for label in rows] == ["68.16", "69.56", "70.21"]
     assert rows["s3"][2] == "1 × 1"

@@ -102,7 +102,7 @@ COMMANDS = {
     "eval": "eval --task countdown --method s3 --verifier FILE --out OUT --dry-run",
     "eval --set": "eval --task countdown --method s3 --set verifier=FILE --out OUT --dry-run",
     "reproduce": "reproduce --task countdown --set verifier=FILE --out OUT --dry-run",
-    "score": "score TEXTS --task gsm8k --verifier FILE",
+    "score": "score TEXTS --task gsm8k --verifier FILE --json",
     "serve": "serve --verifier FILE",
     "serve --alias": "serve --alias mine=s3,verifier=FILE",
 }
@@ -135,7 +135,7 @@ def test_every_command_that_takes_a_verifier_takes_a_file(command, file, tmp_pat
     if command.startswith("generate"):
         assert json.loads(found.stdout)["settings"]["verifier"] == known_as
     elif command == "score":
-        assert f"verifier {known_as}," in found.stdout
+        assert json.loads(found.stdout)["verifier"] == known_as
     elif command == "serve":
         assert asked["verifiers"] == {"mine.py:length": known_as}
     elif command == "serve --alias":

@@ -37,6 +37,7 @@ _PROMPTS = "TOML file of your own prompts, a table per task with user, prefill a
 PromptsFile = Annotated[str | None, Option("--prompts", metavar="FILE", help=_PROMPTS)]
 _VERIFIER = "paper, checker, FILE.toml, your FILE.py:NAME, …"
 VerifierName = Annotated[str | None, Option("--verifier", help=_VERIFIER)]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 # --- values

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +30,7 @@ def report(
         str | None, Option(help="Grade the texts again: fixed, d1 or d1_whole.")
     ] = None,
     out: Annotated[Path | None, Option(help="Default: the run's; needed for several.")] = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Write the report of runs: Markdown, HTML, figures. Needs no model.
 
@@ -37,13 +40,18 @@ def report(
     """
     if len(folders) > 1 and out is None:
         raise SettingsError("a report on several runs needs a folder of its own; give --out")
-    print_report(folders, grading=grading, reference=reference, out=out)
+    print_report(folders, as_json, grading=grading, reference=reference, out=out)
 
 
-def print_report(folders: Sequence[Path], **how: Any) -> None:
+def print_report(folders: Sequence[Path], as_json: bool = False, **how: Any) -> None:
     from s3dlm.evaluation.report import write
 
     made = write(*folders, **how)
+    if as_json:
+        tables = [table.to_json() for table in made.tables]
+        plain = {"verdict": made.verdict, "tables": tables, "html": str(made.html)}
+        typer.echo(json.dumps(plain, ensure_ascii=False))
+        return
     for table in made.short:
         print_table(table.columns, table.rows, table.title, marked=True)
     for line in made.verdict:
@@ -83,6 +91,7 @@ def score(
     grading: Annotated[
         str, Option(help="How answers are graded: fixed, d1 or d1_whole.")
     ] = "fixed",
+    as_json: options.AsJson = False,
 ) -> None:
     """Measure how well a verifier tells right from wrong. Any model's outputs will do.
 
@@ -102,7 +111,10 @@ def score(
             file, task, verifier=options.own_verifier(verifier), grading=grading,
             progress=lambda done, total: bar.update(outputs, completed=done, total=total, visible=True),
         )  # fmt: skip
-    _print_score(scored)
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(scored), ensure_ascii=False))
+    else:
+        _print_score(scored)
 
 
 def _print_score(report: ScoreReport) -> None:

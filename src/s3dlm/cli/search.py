@@ -57,7 +57,7 @@ def generate(
         float | None, Option(help="Steps shown per second; 0: all at once.", min=0)
     ] = None,
     timings: Annotated[bool, Option("--timings", help="Print where the time went.")] = False,
-    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
+    as_json: options.AsJson = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print only the answer.")] = False,
 ) -> None:
     """Answer a prompt and watch the search. Settings left out are the model's.

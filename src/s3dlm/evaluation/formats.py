@@ -1,10 +1,11 @@
-"""How figures are written: a table as Markdown, accuracies, differences and p-values."""
+"""How figures are written: a table as Markdown and JSON, accuracies, differences and p-values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from s3dlm.evaluation.statistics import Interval
 
@@ -14,7 +15,7 @@ ABSENT = "–"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text, shown as Markdown, HTML and on a terminal; `*` begins an emphasised cell."""
+    """Rows of text, shown as Markdown, HTML, JSON and on a terminal; `*` begins an emphasised cell."""
 
     key: str
     title: str
@@ -26,6 +27,10 @@ class Table:
     def named(self) -> list[bool]:
         """Which columns hold names: they are aligned left, columns of numbers right."""
         return [all(c[:1].isalpha() for c in column) for column in zip(*self.rows, strict=True)]
+
+    def to_json(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {"title": self.title, "columns": self.columns, "rows": self.rows, "note": self.note}
 
     def to_markdown(self) -> str:
         """Title, table and note."""
