@@ -78,7 +78,7 @@ def copy_run(folder: Path, to: Path) -> Path:
 def canonical(records: Iterable[Record]) -> list[bytes]:
     """Lines without times, sorted by key: equal for equal runs, however they were made."""
     rows = [record.to_json() for record in sorted(records, key=lambda record: record.key)]
-    return [to_line({name: row[name] for name in row if name != "time"}) for row in rows]
+    return [to_line({name: row[name] for name in row if name != "at"}) for row in rows]
 
 
 def small_model() -> Model:

@@ -24,7 +24,7 @@ from tests.evaluation.small_run import ROOT, small_model, small_plan, write_task
 
 
 def _without_times(found: list[Record]) -> set[Record]:
-    return {dataclasses.replace(record, at=0.0, seconds=0.0) for record in found}
+    return {dataclasses.replace(record, at=0.0) for record in found}
 
 
 def test_two_processes_give_the_records_of_one_and_tell_their_errors(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import math
 import random
 import subprocess
 import sys
@@ -16,11 +17,13 @@ import pytest
 import torch
 
 from s3dlm.errors import RecordError, S3dlmError
-from s3dlm.evaluation import calibrate, frames, manifest, records, report
+from s3dlm.evaluation import calibrate, frames, manifest, records, report, run
 from s3dlm.evaluation.local import gold_mistake
-from s3dlm.evaluation.run import evaluate
+from s3dlm.evaluation.plan import Condition, Plan
+from s3dlm.evaluation.records import Failure
+from s3dlm.evaluation.run import Bars, evaluate
 from s3dlm.models.base import Denoiser, Model, Wrapper
-from s3dlm.tasks import Sample
+from s3dlm.tasks import Loaded, Sample
 from s3dlm.trace import read_trace
 from tests.evaluation.small_run import (
     BASE,
@@ -32,6 +35,8 @@ from tests.evaluation.small_run import (
     small_plan,
     write_task,
 )
+from tests.evaluation.test_records import record
+from tests.fakes import ByteTokenizer
 
 
 def rows(folder: Path) -> list[bytes]:
@@ -110,7 +115,7 @@ def test_the_same_command_is_byte_equal_apart_from_clocks_and_a_plan_may_grow(
 
 
 def _without_clocks(lines: bytes) -> list[bytes]:
-    return [line.partition(b',"time":')[0] for line in lines.splitlines()]
+    return [line.partition(b',"at":')[0] for line in lines.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -333,3 +338,26 @@ def test_any_unicode_may_be_in_a_question(tmp_path: Path) -> None:
     assert len(list(trace)) == BASE.decoding.steps + 1
     contents = records.read_all(tmp_path / "run")
     assert len(contents.records) + len(contents.failures) == 6
+
+
+def test_without_its_file_the_models_tokenizer_counts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
+    name, count = manifest.token_counter(ByteTokenizer())
+    assert (name, count("four")) == ("the model's tokenizer", 4)
+
+
+def test_progress_without_a_terminal_is_one_line_per_condition(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "LINE_EVERY", math.inf)  # however slow this machine is
+    condition = Condition("countdown", "s3", BASE)
+    problems = {"countdown": Loaded((Sample("a", "?", 1),) * 3, "", 3)}
+    with Bars(Plan([condition], problems)) as bars:
+        bars.begin(condition, 3, [record("a")])
+        bars.record(condition, record("b", correct=0.0))
+        bars.record(condition, Failure(condition.spec, "c", 0, "ValueError", "a test"))
+    failed, said = capsys.readouterr().err.splitlines()
+    assert failed == "c failed: ValueError: a test"
+    assert said == "[1/1] Countdown s3 (N=2 b=2 block=24 T=1 λ=2) 3/3 33.3 % 1 failed"

@@ -14,7 +14,6 @@ from s3dlm.evaluation.tables import TableRow, by_method, table
 
 REFERENCES = ("best_of_k", "baseline", "greedy")  # what others are compared with, if it was run
 HEADLINE = ("revise", "s3")  # methods that sentences are about, if they were run
-MEAN = "mean of tasks"
 # Pairs that differ in the search alone, or in how an answer is chosen at the end alone.
 PAIRS = (
     ("s3", "best_of_k"),

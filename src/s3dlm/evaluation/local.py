@@ -121,16 +121,13 @@ class _Watch:
             seed=self.item.seed,
             correct=grade(kind, result.text, sample.gold, "fixed", sample.question),
             survivors=tuple(RecordedSurvivor(*survivor) for survivor in survivors),
-            steps=len(self.curve),
             tokens=count_tokens(result.text) if result.text else 0,
             answer_tokens=count_tokens(result.answer) if result.answer else 0,
-            confidence=float(np.mean([survivor.confidence for survivor in result.survivors])),
             ess=float(np.mean(self.ess)) if self.ess else None,
             curve=tuple(self.curve),
             scores=tuple(self.scores),
             chosen_score=result.score,
             chosen_confidence=result.confidence,
-            seconds=round(result.seconds, 4),
             **{name: getattr(result, name) for name in SAME},
         )
         if self.encoder is not None and self.item.trace is not None:

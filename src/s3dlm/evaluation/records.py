@@ -3,8 +3,8 @@
 A line is written once, as a whole, and synced to the disk before the next one. A kill can therefore
 leave at most one incomplete last line; opening the store removes it, and that sample is run again.
 Every line ends with a checksum of its text, so a damaged line is found, and names the run it belongs
-to. A sample that could not be run is a line as well, with the reason. All measured times are under
-"time", so that two runs with the same seed are equal byte for byte without it.
+to. A sample that could not be run is a line as well, with the reason. The one measured time, "at", comes
+last, so that two runs with the same seed are equal byte for byte before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from s3dlm.errors import RecordError
 from s3dlm.inputs import read_json_lines, writing
 
-RECORDS_VERSION = 2
+RECORDS_VERSION = 3
 RECORDS = "records.jsonl"
 
 RecordKey = tuple[str, str, int]  # (condition, sample, seed)
@@ -65,32 +65,26 @@ class Record(_SampleLine):
     survivors: tuple[RecordedSurvivor, ...]
     nfe: int  # forward passes of one canvas
     nfe_logical: int  # what Algorithm 1 would need without deduplication
-    steps: int
     tokens: int  # of the output, end tokens stripped
     answer_tokens: int  # of the extracted answer: what the paper's tables count
-    confidence: float
     ess: float | None  # mean over the steps, divided by the children; None: no weights
     curve: tuple[float, ...] = ()  # mean confidence at every step
     scores: tuple[tuple[int, ...], ...] = ()  # children's scores at every step, in hundredths
     chosen_score: float | None = None  # the verifier's, of the chosen text
     chosen_confidence: float | None = None
     p_correct: float | None = None  # by the model's calibration, if it has one
-    seconds: float = 0.0  # from first forward pass to answer, in a batch with others
     at: float = 0.0  # seconds from the condition's start to this answer
 
     def to_json(self) -> dict[str, Any]:
-        """The line as it is written, with measured times apart from all that a seed decides."""
-        row = six_digits(dataclasses.asdict(self))
-        time = {name: row.pop(name) for name in ("seconds", "at")}
-        return {**row, "time": time}
+        row: dict[str, Any] = six_digits(dataclasses.asdict(self))
+        return row
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Record:
-        fields = {name: value for name, value in row.items() if name != "time"}
-        fields["survivors"] = tuple(RecordedSurvivor(**survivor) for survivor in row["survivors"])
-        fields["curve"] = tuple(row["curve"])
-        fields["scores"] = tuple(tuple(step) for step in row["scores"])
-        return cls(**fields, **row["time"])
+        survivors = tuple(RecordedSurvivor(**survivor) for survivor in row["survivors"])
+        scores = tuple(tuple(step) for step in row["scores"])
+        fields = {"survivors": survivors, "curve": tuple(row["curve"]), "scores": scores}
+        return cls(**{**row, **fields})
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,6 @@ class ComponentReport:
 class ScoreReport:
     """All that `s3dlm score` prints, as plain data."""
 
-    file: str
     task: str
     verifier: str
     grading: str
@@ -120,7 +119,6 @@ def score_file(
     verdicts = [row.verdict for row in rows] if right else []
     same = [a == b for a, b in zip(verdicts, right, strict=True) if a is not None]
     return ScoreReport(
-        file=str(path),
         task=task,
         verifier=verifier if isinstance(verifier, str) else "custom",
         grading=grading,

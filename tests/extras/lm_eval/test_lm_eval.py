@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from s3dlm import engine, tasks
+from s3dlm.answers.grading import grade
 from s3dlm.errors import SettingsError
 from tests.fakes import fake_model
 from tests.stand_in import provide
@@ -130,33 +131,6 @@ def test_a_long_text_is_read_in_windows_that_leave_nothing_out(
     assert lm.loglikelihood_rolling([SimpleNamespace(args=(long,))]) == [-float(len(long))]
 
 
-def command(folder: Path) -> list[str]:
-    return [
-        "run", "--model", "s3dlm",
-        "--model_args", "model=fake,method=s3,particles=2,branching=2,gen_length=64,steps=4",
-        "--tasks", "s3dlm_choice,s3dlm_choice_letters",
-        "--limit", "3", "--apply_chat_template", "--metadata", '{"prompt_style": "tiny"}',
-        "--use_cache", str(folder / "cache"), "--output_path", str(folder / "out"), "--log_samples",
-    ]  # fmt: skip
-
-
-def check(folder: Path, printed: str) -> None:
-    """Tables, records and cache of a run are all there, and graded as the texts deserve."""
-    assert "|s3dlm_choice " in printed
-    assert "|s3dlm_choice_letters" in printed
-    (path,) = folder.rglob("results_*.json")
-    results = json.loads(path.read_text())["results"]
-    for task in ("s3dlm_choice", "s3dlm_choice_letters"):
-        assert 0.0 <= results[task]["acc,none"] <= 1.0
-    (texts,) = folder.rglob("samples_s3dlm_choice_2*.jsonl")
-    rows = [json.loads(line) for line in texts.read_text().splitlines()]
-    assert len(rows) == 3
-    for row in rows:
-        (text,) = row["resps"][0]
-        assert row["acc"] == float(f"<answer>{json.loads(row['doc']['gold'])}" in text)
-    assert list(folder.glob("cache*.db"))
-
-
 def run_here(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     """`python -m s3dlm.extras.lm_eval`, in this process."""
     import lm_eval.tasks
@@ -168,24 +142,28 @@ def run_here(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     runpy.run_module("s3dlm.extras.lm_eval", run_name="__main__")
 
 
-def test_the_command_line_of_the_harness(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("s3dlm.extras.lm_eval.model.load", load)
-    run_here(monkeypatch, command(tmp_path))
-    check(tmp_path, capsys.readouterr().out)
-
-
-def test_the_command_of_the_page(
+def test_the_command_of_the_page_leaves_tables_graded_samples_and_a_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     provide(monkeypatch)
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^python -m s3dlm\.extras\.lm_eval (.*)$", page, re.MULTILINE)
-    run_here(monkeypatch, shlex.split(line))
+    kept = ["--use_cache", str(tmp_path / "cache"), "--output_path", "out", "--log_samples"]
+    run_here(monkeypatch, [*shlex.split(line), *kept])
     printed = capsys.readouterr().out
-    assert all(f"|{task}" in printed for task in ("s3dlm_countdown", "s3dlm_choice_letters"))
+    (path,) = tmp_path.rglob("results_*.json")
+    for task in ("s3dlm_countdown", "s3dlm_choice_letters"):
+        assert f"|{task}" in printed
+        assert 0.0 <= json.loads(path.read_text())["results"][task]["acc,none"] <= 1.0
+    (texts,) = tmp_path.rglob("samples_s3dlm_countdown_2*.jsonl")
+    rows = [json.loads(line) for line in texts.read_text().splitlines()]
+    assert len(rows) == 2
+    for row in rows:
+        (text,), doc = row["resps"][0], row["doc"]
+        gold = json.loads(doc["gold"])
+        assert row["acc"] == grade("countdown", text, gold, "fixed", doc["question"])
+    assert list(tmp_path.glob("cache*.db"))
 
 
 def test_every_shipped_task_names_one_of_ours() -> None:
