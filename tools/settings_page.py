@@ -17,8 +17,8 @@ HEAD = """\
 # Settings
 
 Everything that decides a run's result, apart from the model, the prompt and the verifier. The same names
-are keywords of `s3dlm.generate` and `s3dlm.Settings`, options of `s3dlm generate` (the first six as `--NAME VALUE`,
-all but the method as `--set NAME=VALUE`), keys of `--model_args` in
+are keywords of `s3dlm.generate` and `s3dlm.Settings`, options of `s3dlm generate` (those of the first three
+tables with `-` for `_`, all of them as `--set NAME=VALUE`), keys of `--model_args` in
 lm-evaluation-harness, and fields of a request to the server. A
 setting that is left out has the value that the model recommends for the method (`s3dlm.json` beside the
 weights), else the method's own, else the default below. A setting that a method does not have is refused.

@@ -99,8 +99,8 @@ def test_a_run_records_its_verifier_and_notices_that_it_has_changed(tmp_path):
 
 
 COMMANDS = {
-    "generate": "generate x --task none --method s3 -N 1 --set gen_length=8 --set steps=2 --set block_length=8 --verifier FILE --json",
-    "generate --set": "generate x --task none --set gen_length=8 --set steps=2 --set block_length=8 --set verifier=FILE --json",
+    "generate": "generate x --task none --method s3 -N 1 -b 2 --gen-length 8 --steps 2 --block-length 8 --verifier FILE --json",
+    "generate --set": "generate x --task none --gen-length 8 --steps 2 --block-length 8 --set verifier=FILE --json",
     "eval": "eval --task countdown --method s3 --verifier FILE --out OUT --dry-run",
     "eval --set": "eval --task countdown --method s3 --set verifier=FILE --out OUT --dry-run",
     "reproduce": "reproduce --task countdown --set verifier=FILE --out OUT --dry-run",

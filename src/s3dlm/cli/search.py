@@ -23,7 +23,7 @@ _TASK = "Sets template, verifier and answer format; none: any text."
 TaskName = Annotated[options.Repeated, Option(help=_TASK)]
 _METHOD = "See `s3dlm list methods`."
 MethodName = Annotated[options.Repeated, Option(help=_METHOD)]
-_SET = "Any other setting: docs/settings.md."
+_SET = "Any setting: docs/settings.md."
 More = Annotated[options.Repeated, Option("--set", metavar="NAME=VALUE", help=_SET)]
 STOPPED = {  # why a search ended early
     "satisfied": "the verifier is satisfied",
@@ -47,6 +47,20 @@ def generate(
         Path | None, Option(help="The answer is JSON of the schema in this file.")
     ] = None,
     regex: Annotated[str | None, Option(help="The answer matches this expression.")] = None,
+    branching: Annotated[int | None, Option("-b", "--branching", help="Children each (b).")] = None,
+    lam: Annotated[float | None, Option(help="λ in the weights exp(λ·score).")] = None,
+    resampling: Annotated[str | None, Option(help="How survivors are drawn.")] = None,
+    look_aheads: Annotated[int | None, Option(help="Texts read per child.")] = None,
+    selection: Annotated[str | None, Option(help="How the answer is chosen.")] = None,
+    rounds: Annotated[int | None, Option(help="Searches after the first.")] = None,
+    remask: Annotated[str | None, Option(help="What a later round re-masks.")] = None,
+    decided_at: Annotated[float | None, Option(help="When adaptive_vote may stop.")] = None,
+    gen_length: Annotated[int | None, Option(help="Tokens of the answer.")] = None,
+    steps: Annotated[int | None, Option(help="Denoising steps.")] = None,
+    block_length: Annotated[int | None, Option(help="Tokens per block.")] = None,
+    policy: Annotated[str | None, Option(help="Which positions go first.")] = None,
+    reveal: Annotated[str | None, Option(help="How many positions per step.")] = None,
+    reveal_threshold: Annotated[float | None, Option(help="With --reveal threshold.")] = None,
     more: More = None,
     device: options.Device = None,
     load: options.Load = None,
