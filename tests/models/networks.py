@@ -35,6 +35,7 @@ def random_network(
     kind: type[Transformer] = Transformer,
     *,
     cache: bool = True,
+    dual: int | None = None,
     std: float = 0.2,
     **shape: Any,
 ) -> Transformer:
@@ -47,6 +48,7 @@ def random_network(
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.normal_(float(parameter.ndim == 1), std, generator=random)
+    network.dual_cache = dual
     if not cache:
         network.reader = lambda: None  # type: ignore[method-assign]
     return network.requires_grad_(False).eval()

@@ -60,7 +60,7 @@ def test_a_wrapper_is_like_what_it_wraps() -> None:
     for name in Denoiser.__annotations__:
         assert getattr(wrapped, name) == getattr(inner, name), name
     assert [name for name, _ in wrapped.tensors()] == [name for name, _ in inner.tensors()]
-    assert Wrapper(s3dlm.load("tiny", block=16).denoiser).reader() is None
+    assert Wrapper(s3dlm.load("tiny", dual_cache=4).denoiser).reader() is None
 
 
 def test_the_weights_of_a_held_module_are_found() -> None:

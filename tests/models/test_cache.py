@@ -1,4 +1,5 @@
-"""The cache of block-causal models changes the work and never the results, in any batch."""
+"""The prefix cache of block-causal models, which is exact, and the dual cache of others, an approximation: both
+give the same in any batch."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from benchmarks.fast import fast_dllm
 
 import s3dlm
+from s3dlm.errors import SettingsError
 from s3dlm.models import cache
 from s3dlm.models.base import Model
 from s3dlm.models.forward import Forward, Rows
@@ -25,16 +28,16 @@ QUESTIONS = [f"What is {i} + {i * i}?" + " Think." * (i % 3) for i in range(4)]
 
 
 def network(
-    causal_block: int | None = BLOCK, *, cache: bool = True, shift: bool = False
+    causal_block: int | None, *, cache: bool = False, shift: bool = False, dual: int | None = None
 ) -> Transformer:
     return random_network(
         width=64, layers=3, hidden=96, key_value_heads=2, qk_norm=True, causal_block=causal_block,
-        shift=shift, cache=cache,
+        shift=shift, cache=cache or dual is not None, dual=dual,
     )  # fmt: skip
 
 
-def model(*, cache: bool = True) -> Model:
-    return Model("small", network(cache=cache), ByteTokenizer(), frozenset({END}))
+def model(causal_block: int | None, **how: Any) -> Model:
+    return Model("small", network(causal_block, **how), ByteTokenizer(), frozenset({END}))
 
 
 def watched(denoiser: Transformer) -> list[int]:
@@ -69,20 +72,50 @@ def revealing(seed: int, prompt: np.ndarray) -> list[Rows]:
     return found
 
 
+def exact(one: Transformer, other: Transformer, *prompts: int) -> list[bool]:
+    """Of each step, whether two networks say the same of its rows."""
+    forwards, told = (Forward(one), Forward(other)), []
+    for size in prompts or (23,):
+        for rows in revealing(1, np.arange(size) + 40):
+            (a,), (b,) = (forward([rows]) for forward in forwards)
+            same = np.array_equal(a.top, b.top) and np.array_equal(a.draws, b.draws)
+            told.append(same and np.allclose(a.top_logp, b.top_logp, atol=1e-5))
+    return told
+
+
 @pytest.mark.parametrize("shift", [False, True])
 @pytest.mark.parametrize("block", [4, BLOCK])
-def test_the_cache_changes_nothing(block: int, shift: bool) -> None:
-    forwards = [Forward(network(block, cache=cache, shift=shift)) for cache in (True, False)]
-    for size in (16, 23):
-        for rows in revealing(1, np.arange(size) + 40):
-            (one,), (other,) = (forward([rows]) for forward in forwards)
-            np.testing.assert_array_equal(one.top, other.top)
-            np.testing.assert_array_equal(one.draws, other.draws)
-            np.testing.assert_allclose(one.top_logp, other.top_logp, atol=1e-5)
+def test_in_a_block_causal_model_the_cache_changes_nothing(block: int, shift: bool) -> None:
+    cached, plain = (network(block, cache=cache, shift=shift) for cache in (True, False))
+    assert all(exact(cached, plain, 16, 23))
+
+
+@pytest.mark.parametrize("shift", [False, True])  # True: as in Dream
+@pytest.mark.parametrize(("dual", "every"), [(0, 8), (4, 4), (3, None), (1, 1)])
+def test_the_dual_cache_is_exact_where_a_row_is_run_whole(
+    dual: int, every: int | None, shift: bool
+) -> None:
+    # Blocks open at every eighth step; three does not divide eight, so it counts anew there.
+    expected = [step % 8 % (every or 3) == 0 for step in range(24)]
+    assert exact(network(None, shift=shift, dual=dual), network(None, shift=shift)) == expected
+
+
+@pytest.mark.parametrize("block", [16, 32])
+def test_greedy_decoding_with_the_dual_cache_equals_the_published_rule(block: int) -> None:
+    """Fast-dLLM's decoding, written out, token for token."""
+    plain, cached = s3dlm.load("tiny"), s3dlm.load("tiny", dual_cache=0)
+    for question in ("Target: 15 Numbers: 10, 1, 6", "Target: 7 Numbers: 1, 2, 4"):
+        result = s3dlm.generate(
+            cached, question, method="baseline", temperature=0.0, reveal="threshold",
+            reveal_threshold=0.9, gen_length=64, block_length=block,
+        )  # fmt: skip
+        ids = fast_dllm(plain.denoiser, plain.tokenizer.chat(question), 64, block, 0.9)
+        end = next((at for at, token in enumerate(ids) if token in plain.end_ids), len(ids))
+        assert result.text == plain.tokenizer.decode(ids[:end])
 
 
 def test_a_block_causal_network_sees_no_later_block() -> None:
-    causal, both_ways = network(), network(None)
+    causal, both_ways = network(BLOCK), network(None)
     tokens = torch.randint(0, 255, (2, 64), generator=torch.Generator().manual_seed(0))
     other = tokens.clone()
     other[:, 32:] = MASK
@@ -90,12 +123,21 @@ def test_a_block_causal_network_sees_no_later_block() -> None:
     assert not torch.equal(both_ways.encode(tokens)[:, :32], both_ways.encode(other)[:, :32])
 
 
+def test_the_dual_cache_runs_the_open_block_alone() -> None:
+    denoiser = network(None, dual=0)
+    seen = watched(denoiser)
+    forward = Forward(denoiser)
+    for rows in revealing(2, np.arange(37)):
+        forward([rows])
+    assert seen == [37 + 48, *[BLOCK] * 7] * 3
+
+
 @pytest.mark.parametrize("prompt_length", [32, 37])
 def test_cost_grows_with_the_open_block_of_a_block_causal_model(prompt_length: int) -> None:
     """The process asks up to the open block's end; finished blocks are never run again."""
-    denoiser = network()
+    denoiser = network(BLOCK, cache=True)
     seen = watched(denoiser)
-    forward, plain = Forward(denoiser), Forward(network(cache=False))
+    forward, plain = Forward(denoiser), Forward(network(BLOCK))
     first = -prompt_length % BLOCK or BLOCK  # the answer's first block is what the prompt leaves
     prompt, random = np.arange(prompt_length), np.random.default_rng(0)
     canvas = np.full((2, first + 2 * BLOCK), MASK)
@@ -122,18 +164,27 @@ def plain(result: Result) -> tuple[object, ...]:
     return result.text, result.nfe, [(one.text, one.nll, one.score) for one in result.survivors]
 
 
-@pytest.mark.parametrize("method", ["particle_gibbs", "revise"])
-def test_batched_is_unbatched(method: str) -> None:
+@pytest.mark.parametrize(
+    ("block", "how", "method"),
+    [
+        (BLOCK, {"cache": True}, "particle_gibbs"),
+        (None, {"dual": 3}, "s3"),
+        (None, {"dual": 3}, "revise"),
+    ],
+)
+def test_batched_is_unbatched_with_caches_too(
+    block: int | None, how: dict[str, Any], method: str
+) -> None:
     settings = Settings(method, gen_length=48, steps=12, block_length=BLOCK, temperature=1.0)
-    batched = s3dlm.generate_batch(model(), QUESTIONS, settings=settings)
-    alone = [s3dlm.generate(model(), one, settings=settings) for one in QUESTIONS]
+    batched = s3dlm.generate_batch(model(block, **how), QUESTIONS, settings=settings)
+    alone = [s3dlm.generate(model(block, **how), one, settings=settings) for one in QUESTIONS]
     assert [plain(one) for one in batched] == [plain(one) for one in alone]
 
 
 def test_neither_small_batches_nor_a_full_cache_make_company_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cached = model()
+    cached = model(None, dual=0)
     jobs = [s3dlm.Job(question, settings=SETTINGS) for question in QUESTIONS[:3]]
 
     def found(**options: int) -> list[object]:
@@ -142,12 +193,12 @@ def test_neither_small_batches_nor_a_full_cache_make_company_matter(
         return [plain(results[index]) for index in range(len(jobs))]
 
     assert found(max_tokens=200) == found()
-    monkeypatch.setattr(cache, "SEARCH_BYTES", 3 * network().config.layers << 13)
+    monkeypatch.setattr(cache, "SEARCH_BYTES", 3 * network(None).config.layers << 13)
     assert found(max_tokens=200) == found()
 
 
 def test_a_search_leaves_nothing_behind() -> None:
-    forward = Forward(network())
+    forward = Forward(network(None, dual=0))
     assert forward.prefixes is not None
     prompt, other = np.arange(20), np.arange(20)
     for rows in revealing(3, prompt)[:9]:
@@ -158,3 +209,15 @@ def test_a_search_leaves_nothing_behind() -> None:
     gc.collect()
     forward([request(other, np.full((1, 48), MASK), 0)])
     assert len(forward.prefixes.searches) == 1
+
+
+def test_caches_are_off_by_default_and_refused_where_they_cannot_work() -> None:
+    tiny = s3dlm.load("tiny")
+    assert Forward(tiny.denoiser).prefixes is None
+    refused: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("tiny", {"dual_cache": 0, "block": 32}), ("sudoku9", {"dual_cache": 0}),
+        ("tiny", {"dual_cache": -1}), ("tiny", {"dual_cache": True}), ("tiny", {"dual_cache": "x"}),
+    )  # fmt: skip
+    for name, how in refused:
+        with pytest.raises(SettingsError, match=r"dual_cache=.*from 0 up"):
+            s3dlm.load(name, **how)

@@ -90,14 +90,14 @@ def test_particles_reveal_at_their_own_pace_and_open_their_own_blocks() -> None:
 
 
 def test_batched_is_unbatched_with_the_prefix_cache() -> None:
-    cached = network_model()
+    cached = network_model(16, cache=True)
     settings = Settings(
         "s3", gen_length=48, block_length=16, reveal="threshold", reveal_threshold=0.3
     )
     batched = s3dlm.generate_batch(cached, QUESTIONS, settings=settings, max_rows=1000)
     alone = [s3dlm.generate(cached, question, settings=settings) for question in QUESTIONS]
     assert [plain(one) for one in batched] == [plain(one) for one in alone]
-    exact = network_model(cache=False)
+    exact = network_model(16, cache=False)
     without = [s3dlm.generate(exact, question, settings=settings) for question in QUESTIONS]
     assert [one.text for one in without] == [one.text for one in alone]
 

@@ -53,7 +53,7 @@ Tasks = Annotated[
     ),
 ]
 Device = Annotated[str | None, Option(help="cpu, cuda, cuda:1 or mps.")]
-_LOAD = "How to load: dtype, quantize, adapter, mask_id, …"
+_LOAD = "How to load: dtype, quantize, adapter, dual_cache, mask_id, …"
 Load = Annotated[Repeated, Option("--load", metavar="NAME=VALUE", help=_LOAD)]
 _PROMPTS = "TOML file of your own prompts, a table per task with user, prefill and system."
 PromptsFile = Annotated[str | None, Option("--prompts", metavar="FILE", help=_PROMPTS)]
@@ -132,7 +132,7 @@ def single(values: dict[str, list[Any]]) -> dict[str, Any]:
 LOADING = {
     "dtype": str, "adapter": str, "mask_id": int, "block": int,
     "trust_remote_code": bool, "devices": str,
-    "quantize": str, "prompts": str, "tensor_parallel": bool,
+    "quantize": str, "dual_cache": int, "prompts": str, "tensor_parallel": bool,
 }  # fmt: skip
 
 

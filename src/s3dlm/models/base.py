@@ -49,6 +49,7 @@ class Past:
 
     layers: Tensor  # (layers, 2, rows, heads, padded length, head)
     lengths: Tensor  # (rows,) without padding
+    starts: Tensor  # (rows,) where the rows continue: behind all of it, or in its middle
     padded: bool = True  # whether any length is below the padded one
 
 

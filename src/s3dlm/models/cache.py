@@ -5,6 +5,10 @@ is seen from it, so keys and values of finished blocks never change: the cache i
 grows block by block. Every search has its own entries (its prompt array is its identity), and it alone
 decides which are kept: those that its latest request could use.
 
+`DualCache` is Fast-dLLM's, for models that read both ways: an approximation that is off by default. There
+the features of all other positions change with every token of a block that is revealed; the cache
+pretends that they do not.
+
 `leave` and `recalled` are for rows that come back whole.
 """
 
@@ -18,6 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from s3dlm.models.base import Denoiser, Past
 from s3dlm.models.packing import LENGTH_MULTIPLE, Batch, Ints, Prediction, Rows
@@ -30,11 +35,17 @@ EntryKey = tuple[int, bytes]  # where the open block begins, and the canvas befo
 
 @dataclass(slots=True, eq=False)
 class CacheEntry:
-    """What is known of a prefix."""
+    """What is known of a row: of a prefix, or of all but an open block."""
 
     layers: Tensor  # (layers, 2, heads, padded length, head)
     length: int  # without padding
     last: Tensor  # (width,) features of the position before what is run, for models that shift
+    behind: Tensor | None = None  # (any, width) features behind the open block, not shifted
+    used: int = 0  # in how many passes
+
+    @property
+    def nbytes(self) -> int:
+        return self.layers.nbytes + (0 if self.behind is None else self.behind.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +57,24 @@ class CachedRow:
     tokens: Ints  # (length,) prompt and canvas
     cut: int  # positions before it are worth keeping
     entry: CacheEntry | None  # what it continues from; None: the row is run whole
+    stop: int | None = None  # the end of the open block, if that alone is run
 
     @property
     def known(self) -> int:
         """Positions before those that are run."""
-        return 0 if self.entry is None else self.entry.length
+        if self.entry is None:
+            return 0
+        return self.entry.length if self.stop is None else self.cut
 
     @property
     def run(self) -> Ints:
-        return self.tokens[self.known :]
+        return self.tokens if self.entry is None else self.tokens[self.known : self.stop]
 
     @property
-    def room(self) -> int:
-        """The padded length of its entry: rows that run together have one."""
-        return 0 if self.entry is None else self.entry.layers.shape[3]
+    def group(self) -> tuple[int, int]:
+        """Rows that run together have entries of one padded length, and open blocks have one length."""
+        past = 0 if self.entry is None else self.entry.layers.shape[3]
+        return past, 0 if self.stop is None else self.run.size
 
 
 class PrefixCache:
@@ -120,9 +135,9 @@ class PrefixCache:
         """Features (rows, width, …) of rows, from the first position that is not known; and how many
         positions are known of each."""
         rows = [self.rows[place] for place in batch]
-        groups: dict[int, list[int]] = {}
+        groups: dict[tuple[int, int], list[int]] = {}
         for index, row in enumerate(rows):
-            groups.setdefault(row.room, []).append(index)
+            groups.setdefault(row.group, []).append(index)
         parts = [self._run([rows[index] for index in group]) for group in groups.values()]
         features = parts[0]
         if len(groups) > 1:
@@ -146,28 +161,32 @@ class PrefixCache:
         features, layers = self.network.encode_after(
             torch.from_numpy(tokens).to(self.device),
             None if unmasked else torch.from_numpy(keys).to(self.device),
-            self._past(entries) if entries else None,
+            self._past(entries, [row.known for row in rows]) if entries else None,
             opening,
         )
         for index, row in enumerate(rows):
             if row.cut > row.known and row.key not in row.entries:
                 entry = self._entry(row, features[index], [(k[index], v[index]) for k, v in layers])
-                held = sum(other.layers.nbytes for other in row.entries.values())
-                if held + entry.layers.nbytes <= SEARCH_BYTES:
+                held = sum(other.nbytes for other in row.entries.values())
+                if held + entry.nbytes <= SEARCH_BYTES:
                     row.entries[row.key] = entry
+        behind = [entry.behind for entry in entries if entry.behind is not None]
+        if behind:
+            whole = [torch.cat(pair) for pair in zip(features, behind, strict=True)]
+            features = pad_sequence(whole, batch_first=True)
         if not self.network.shift:
             return features
         last = torch.stack([entry.last for entry in entries]) if entries else None
         return shift_right(features, last)
 
-    def _past(self, entries: list[CacheEntry]) -> Past:
+    def _past(self, entries: list[CacheEntry], starts: list[int]) -> Past:
         if all(entry is entries[0] for entry in entries):  # as with one search's first block
             stacked = entries[0].layers.unsqueeze(2).expand(-1, -1, len(entries), -1, -1, -1)
         else:
             stacked = torch.stack([entry.layers for entry in entries], dim=2)
         lengths = torch.tensor([entry.length for entry in entries], device=self.device)
         padded = any(entry.length < stacked.shape[4] for entry in entries)
-        return Past(stacked, lengths, padded)
+        return Past(stacked, lengths, torch.tensor(starts, device=self.device), padded)
 
     def _entry(
         self, row: CachedRow, features: Tensor, layers: list[tuple[Tensor, Tensor]]
@@ -185,6 +204,54 @@ def fixed_start(request: Rows, row: int) -> int:
     """Where the open block of a row begins, or what may still change; 0 if a mask is before it."""
     start = int(request.starts[row] if request.fixed is None else request.fixed[row])
     return 0 if request.masked[row, :start].any() else start
+
+
+class DualCache(PrefixCache):
+    """Runs the open blocks of rows alone; whose entries are whose is as in the prefix cache.
+
+    Keys and values before *and* behind the block are those of the pass that opened it; that pass, and
+    every n-th after it if asked for, runs the row whole. The block does not see how its surroundings
+    would have changed with it. Look-ahead reads the positions behind the block, too; they are not run,
+    so it gets what the last whole pass said of them.
+
+    Args:
+        network: Reads both ways.
+        every: Which pass of a block runs the row whole again; 0: none but the first.
+    """
+
+    exact = False
+
+    def __init__(self, network: Denoiser, every: int) -> None:
+        super().__init__(network)
+        self.every = every
+
+    def begin(self, requests: Sequence[Rows]) -> None:
+        super().begin(requests)
+        for entry in {row.entry for row in self.rows.values() if row.entry is not None}:
+            entry.used += 1
+
+    def _row(self, entries: dict[EntryKey, CacheEntry], request: Rows, row: int) -> CachedRow:
+        prompt, canvas, start = request.prompt, request.canvas[row], fixed_start(request, row)
+        stop = int(request.stops[row])
+        key = (start, canvas[:start].tobytes() + b"|" + canvas[stop:].tobytes())
+        entry = entries.get(key)
+        if entry is not None and entry.used + 1 == self.every:
+            del entries[key]  # this pass is run whole
+            entry = None
+        tokens = np.concatenate((prompt, canvas))
+        return CachedRow(entries, key, tokens, prompt.size + start, entry, prompt.size + stop)
+
+    def _entry(
+        self, row: CachedRow, features: Tensor, layers: list[tuple[Tensor, Tensor]]
+    ) -> CacheEntry:
+        """Keys and values before the block and behind it."""
+        size, start, stop = row.tokens.size, row.cut, row.stop
+        whole = torch.stack([torch.stack((k[:, :size], v[:, :size])) for k, v in layers])
+        around = torch.cat((whole[:, :, :, :start], whole[:, :, :, stop:]), 3)
+        length = around.shape[3]
+        around = F.pad(around, (0, 0, 0, -length % self.multiple))
+        last, behind = features[start - 1].clone(), features[stop:size].clone()
+        return CacheEntry(around, length, last, behind)
 
 
 # --- whole rows, for a search's own memo (search/run.py), which decides what is kept and counts passes by it

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from s3dlm.errors import ModelError, unknown_name
+from s3dlm.errors import ModelError, SettingsError, short_repr, unknown_name
 from s3dlm.inputs import Registry
 from s3dlm.models.base import Loading, Model
 from s3dlm.models.families import find_family
@@ -58,6 +58,7 @@ def load(
     block: int | None = None,
     adapter: str | Adapter | None = None,
     quantize: str | None = None,
+    dual_cache: int | None = None,
     prompts: str | None = None,
 ) -> Model:
     """A model by name; by default on the GPU in bfloat16 if there is one, else on CPU in float32.
@@ -76,6 +77,8 @@ def load(
         adapter: A LoRA adapter, a folder or a hub id, that is merged into the weights.
         quantize: int8 or int4: a native network's weights in so many bits (`pip install
             s3dlm[quantize]`); int4 computes in bfloat16.
+        dual_cache: An approximation for models that read both ways: only open blocks are run, and the
+            whole row when a block opens and every so many passes (0: never).
         prompts: A TOML file with prompt templates by task.
     """
     options: dict[str, Any] = {**locals()}
@@ -88,7 +91,7 @@ def load(
     model = _load_folder(folder, options)
     if own is not None:
         model = replace(model, defaults=replace(model.defaults, prompts=own))
-    return model
+    return model if dual_cache is None else _with_dual_cache(model, dual_cache)
 
 
 def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
@@ -130,3 +133,16 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
         revision=revision_of(folder),
         calibrations=calibrations_in(folder, name.partition("@")[0], kind),
     )
+
+
+def _with_dual_cache(model: Model, every: int) -> Model:
+    network: Any = model.denoiser
+    native = hasattr(network, "dual_cache")
+    both_ways = native and network.causal_block is None and not network.whole
+    if not (both_ways and type(every) is int and every >= 0):
+        raise SettingsError(
+            f"dual_cache={short_repr(every)} is not allowed: it is a whole number from 0 up, for "
+            "native models that read both ways; leave it out"
+        )
+    network.dual_cache = every
+    return model

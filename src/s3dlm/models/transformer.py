@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from s3dlm.errors import ModelError
 from s3dlm.models.base import Denoiser, Past
-from s3dlm.models.cache import PrefixCache
+from s3dlm.models.cache import DualCache, PrefixCache
 from s3dlm.models.family import TransformerConfig as TransformerConfig
 from s3dlm.models.layers import (
     Block,
@@ -48,6 +48,9 @@ class Transformer(nn.Module, Denoiser):
         self.text_vocabulary, self.shift = config.text_vocabulary, config.shift
         self.causal_prefix = config.causal_prefix
         self.diffusion = "masked" if config.mask_id >= 0 else "uniform"
+        self.dual_cache: int | None = (
+            None  # run open blocks alone, and every so many passes whole rows
+        )
         # Normal numbers, its usual first weights, would import PyTorch's compiler on the meta device.
         first = nn.init.uniform_(torch.empty(config.vocabulary, config.width), -1.0, 1.0)
         embedding = nn.Embedding.from_pretrained(first, freeze=False)  # type: ignore[no-untyped-call]
@@ -88,8 +91,12 @@ class Transformer(nn.Module, Denoiser):
         return shift_right(features) if self.config.shift else features
 
     def reader(self) -> PrefixCache | None:
-        """With blocks a cache of keys and values; a grid is never read in parts."""
-        return None if self.causal_block is None or self.grid is not None else PrefixCache(self)
+        """A cache of keys and values: exact with blocks, else the dual cache, if it was asked for; a grid
+        is never read in parts."""
+        if self.dual_cache is not None:
+            return DualCache(self, self.dual_cache)
+        exact = self.causal_block is not None and self.grid is None
+        return PrefixCache(self) if exact else None
 
     def encode_after(
         self,
@@ -194,7 +201,7 @@ class Transformer(nn.Module, Denoiser):
         cos, sin, scale = kept
         places: slice | Tensor = slice(length)
         if past is not None:
-            places = past.lengths[:, None] + torch.arange(length, device=device)
+            places = past.starts[:, None] + torch.arange(length, device=device)
         return cos[places], sin[places], None if scale is None else scale[places]
 
 

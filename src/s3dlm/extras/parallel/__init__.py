@@ -32,7 +32,7 @@ def load_copies(load: Callable[..., Model], options: dict[str, Any]) -> Model:
 
 def load_parts(load: Callable[..., Model], options: dict[str, Any]) -> Model:
     """The model in as many parts as torchrun has started processes."""
-    others = ("devices", "quantize")
+    others = ("devices", "quantize", "dual_cache")
     unfit = [name for name in others if options[name] not in (None, False)]
     if unfit or options["device"] not in (None, "cpu", "cuda"):
         raise SettingsError(

@@ -55,6 +55,7 @@ class Copies(Wrapper):
                 past,
                 layers=past.layers[:, :, rows].to(copy.device),
                 lengths=past.lengths[rows].to(copy.device),
+                starts=past.starts[rows].to(copy.device),
             )
             begins = None if opening is None else opening[rows].to(copy.device)
             features, layers = copy.encode_after(tokens[rows].to(copy.device), seen, known, begins)
