@@ -118,6 +118,8 @@ class DiffusionGemma(Denoiser):
 class OpenBlocks:
     """Runs the open blocks of rows, those that have one prefix together."""
 
+    exact = False  # what a pass says of a canvas depends on its last prediction, too
+
     def __init__(self, denoiser: DiffusionGemma) -> None:
         self.denoiser = denoiser
         self.requests: Sequence[Rows] = ()
