@@ -3,7 +3,6 @@ give the same in any batch."""
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 from typing import Any
 
@@ -222,10 +221,3 @@ def test_caches_are_off_by_default_and_refused_where_they_cannot_work() -> None:
     for name, how in refused:
         with pytest.raises(SettingsError, match=r"dual_cache=.*from 0 up"):
             s3dlm.load(name, **how)
-
-
-@pytest.mark.parametrize("dual", [None, 0])
-def test_what_an_approximate_pass_says_is_not_remembered(dual: int | None) -> None:
-    rows = request(np.arange(20), np.full((1, 48), MASK), 0)
-    (found,) = Forward(network(None, dual=dual))([dataclasses.replace(rows, keep=True)])
-    assert (found.kept[0] is None) == (dual is not None)
