@@ -9,7 +9,7 @@ share one. Self-conditioning needs softmax(logits) · embedding, one vector of t
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +110,6 @@ class DiffusionGemma(Denoiser):
         mean = weights.to(table.weight.dtype) @ table.weight
         scaled: Tensor = mean * table.embed_scale.to(mean.dtype)
         return scaled
-
-    def tensors(self) -> Iterable[tuple[str, Tensor]]:
-        return list(self.inner.state_dict().items())
 
 
 class OpenBlocks:
