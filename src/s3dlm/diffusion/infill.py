@@ -126,7 +126,7 @@ def template_row(text: str, hole: int, model: Model, before: int) -> Ints:
     _check_room(sum(template.lengths), before, model)  # before a row of any length is built
     row = np.asarray(template.row(model.tokenizer.encode, hole), dtype=np.int64)
     _check_room(row.size, before, model)
-    if model.tokenizer.columns is not None and row.size != model.denoiser.context:  # a grid
+    if model.denoiser.whole and row.size != model.denoiser.context:
         raise PromptError(
             f"the text with its holes has {row.size} tokens, but {model.name} reads exactly "
             f"{model.denoiser.context}; {HOLES_REMEDY}"

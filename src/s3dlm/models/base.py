@@ -71,6 +71,7 @@ class Denoiser:
     causal_prefix: bool = False
     shift: bool = False  # a position is predicted by the features of the one before it
     text_vocabulary: int | None = None  # ids from here on are never predicted
+    whole: bool = False  # whether every row has as many tokens as the context
 
     def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
         """Features of every position: (rows, length) int64 → (rows, length, width).
@@ -143,7 +144,7 @@ class Turn:
 class Tokenizer:
     """Text to ids and back, and the model's own way of writing a conversation."""
 
-    columns: int | None = None  # of the grid that every row is; None: they are texts
+    columns: int | None = None  # of the grid whose cells are the tokens; None: they are a text
     has_chat_template: bool = True  # without one `chat` is the bare text
     backend: Any = None  # the `tokenizers.Tokenizer` behind it, without which it follows no grammar
 

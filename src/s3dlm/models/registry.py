@@ -138,7 +138,7 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
 def _with_dual_cache(model: Model, every: int) -> Model:
     network: Any = model.denoiser
     native = hasattr(network, "dual_cache")
-    both_ways = native and network.causal_block is None and model.tokenizer.columns is None
+    both_ways = native and network.causal_block is None and not network.whole
     if not (both_ways and type(every) is int and every >= 0):
         raise SettingsError(
             f"dual_cache={short_repr(every)} is not allowed: it is a whole number from 0 up, for "

@@ -61,6 +61,7 @@ class Transformer(nn.Module, Denoiser):
         self.output = head
         shape = (config.width, config.layers, config.heads)
         self.grid = None if config.grid is None else Grid(config.grid, *shape)
+        self.whole = config.grid is not None
         self._rope: Rope | None = None
 
     @property
