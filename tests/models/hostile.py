@@ -41,14 +41,20 @@ TEMPLATES = (
 )  # fmt: skip
 
 
+JSON = (
+    "config.json", "config.json", "tokenizer.json", "tokenizer_config.json", "s3dlm.json", "calibration.json",
+)  # fmt: skip
+
+
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     within: Any = enumerate(value) if isinstance(value, list) else ()
     within = list(value.items() if isinstance(value, dict) else within)[:40]
     return [path, *(place for key, inner in within for place in _places(inner, (*path, key)))]
 
 
-def _changed_json(path: Path, rng: random.Random) -> None:
+def _changed_json(folder: Path, rng: random.Random) -> None:
     """One or a few values of a file replaced, removed or added."""
+    path = folder / rng.choice(JSON)
     data = json.loads(path.read_text())
     for _ in range(rng.choice((1, 1, 2, 4))):
         place, value = rng.choice(_places(data)[1:] or [("a",)]), rng.choice(VALUES)
@@ -62,14 +68,6 @@ def _changed_json(path: Path, rng: random.Random) -> None:
     path.write_text(json.dumps(data))
 
 
-def _config(folder: Path, rng: random.Random) -> None:
-    _changed_json(folder / "config.json", rng)
-
-
-def _tokenizer(folder: Path, rng: random.Random) -> None:
-    _changed_json(folder / rng.choice(("tokenizer.json", "tokenizer_config.json")), rng)
-
-
 def _broken_file(folder: Path, rng: random.Random) -> None:
     names = ("config.json", "tokenizer.json", "tokenizer_config.json", "s3dlm.json")
     names += ("calibration.json", "model.safetensors.index.json", "generation_config.json")
@@ -77,13 +75,6 @@ def _broken_file(folder: Path, rng: random.Random) -> None:
     path = folder / rng.choice(names)
     whole = path.read_bytes() if path.exists() else b"{}"
     path.write_bytes(rng.choice((*BYTES, whole[: rng.randrange(len(whole))])))
-
-
-def _template(folder: Path, rng: random.Random) -> None:
-    path, template = folder / "tokenizer_config.json", rng.choice(TEMPLATES)
-    data = json.loads(path.read_text())
-    named = [{"name": "default", "template": template}]
-    path.write_text(json.dumps(data | {"chat_template": rng.choice((template, template, named))}))
 
 
 def _weights(folder: Path, rng: random.Random) -> None:
@@ -110,16 +101,7 @@ def _weights(folder: Path, rng: random.Random) -> None:
         path.write_bytes(struct.pack("<Q", len(text)) + text + body + b"\0" * rng.choice((0, 0, 9)))
 
 
-def _own(folder: Path, rng: random.Random) -> None:
-    """s3dlm.json or calibration.json with anything in it."""
-    name = rng.choice(("s3dlm.json", "calibration.json"))
-    if rng.random() < 0.2:
-        (folder / name).write_text(json.dumps(rng.choice(VALUES)))
-    else:
-        _changed_json(folder / name, rng)
-
-
-WAYS = (_config, _config, _tokenizer, _tokenizer, _broken_file, _template, _weights, _weights, _own, _own)  # fmt: skip
+WAYS = (*[_changed_json] * 6, _broken_file, _weights, _weights)
 
 
 def make(good: Path, folder: Path, seed: int) -> None:

@@ -11,6 +11,7 @@ from s3dlm.models import forward as module
 from s3dlm.models.base import Denoiser
 from s3dlm.models.forward import Forward, Prediction, Rows
 from s3dlm.models.sampling import GROUP, shift, sums
+from tests.models.networks import make_rows, random_network
 
 MASK = 5
 
@@ -208,3 +209,9 @@ def test_a_row_alone_is_summed_as_in_company_whatever_the_threads() -> None:
             assert torch.equal(sums(rows[-count:]), together[-count:])
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dual", [None, 0])
+def test_what_an_approximate_pass_says_is_not_remembered(dual: int | None) -> None:
+    (found,) = Forward(random_network(dual=dual))([make_rows(20, keep=True)])
+    assert (found.kept[0] is None) == (dual is not None)

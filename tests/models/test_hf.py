@@ -118,17 +118,6 @@ def test_masked_language_models_of_transformers_load(kind: str, tmp_path: Path) 
         assert model.denoiser.encode(longest).shape == (1, 64, 300)
 
 
-def test_chat_versions_of_masked_language_models_have_their_own_format(tmp_path: Path) -> None:
-    for name, expected in (
-        ("modernbert-base", "Why?"),
-        ("modernbert-base-chat", "[Question]\nWhy?\n[/Question]\n\n[Answer]\n"),
-    ):
-        folder = tmp_path / name
-        masked_lm("bert", folder)
-        tokenizer = load(str(folder)).tokenizer
-        assert tokenizer.decode(tokenizer.chat("Why?")) == expected
-
-
 @pytest.fixture
 def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Makes a checkpoint with code of its own."""

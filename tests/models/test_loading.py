@@ -134,25 +134,11 @@ def test_chat_is_the_template_then_the_prefill_or_the_bare_text(
 # What is wrong is named
 
 
-TABLE = "model.transformer.wte.weight"
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({TABLE: None}, f"1 missing: {TABLE}"),
-        ({"surprise": torch.zeros(1)}, "1 unexpected: surprise"),
-    ],
-)
-def test_a_tensor_that_does_not_fit_is_named(
-    change: dict[str, torch.Tensor | None], told: str, folder: Path
-) -> None:
+def test_a_tensor_that_does_not_belong_there_is_named(folder: Path) -> None:
     shard = sorted(folder.glob("*.safetensors"))[0]
-    tensors = load_file(shard) | change
-    save_file({name: value for name, value in tensors.items() if value is not None}, shard)
-    with pytest.raises(ModelError) as error:
+    save_file(load_file(shard) | {"surprise": torch.zeros(1)}, shard)
+    with pytest.raises(ModelError, match="1 unexpected: surprise"):
         load(str(folder))
-    assert told in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ share one. Self-conditioning needs softmax(logits) · embedding, one vector of t
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +111,11 @@ class DiffusionGemma(Denoiser):
         scaled: Tensor = mean * table.embed_scale.to(mean.dtype)
         return scaled
 
-    def tensors(self) -> Iterable[tuple[str, Tensor]]:
-        return list(self.inner.state_dict().items())
-
 
 class OpenBlocks:
     """Runs the open blocks of rows, those that have one prefix together."""
+
+    exact = False  # what a pass says of a canvas depends on its last prediction, too
 
     def __init__(self, denoiser: DiffusionGemma) -> None:
         self.denoiser = denoiser

@@ -80,6 +80,8 @@ class CachedRow:
 class PrefixCache:
     """Encodes the rows of one `Forward` call at a time."""
 
+    exact = True
+
     def __init__(self, network: Denoiser) -> None:
         self.network, self.device = network, torch.device(network.device)
         self.searches: dict[int, dict[EntryKey, CacheEntry]] = {}  # by the id of the prompt array

@@ -84,6 +84,7 @@ LLADA_OPTIONS: dict[str, tuple[Any, ...]] = {
     "include_bias": (False, None),
     "input_emb_norm": (False, None),
     "layer_norm_type": ("rms",),
+    "multi_query_attention": (False, None),
     "rope": (True,),
     "rope_scaling": (None,),
     "scale_logits": (False, None),
@@ -114,8 +115,7 @@ def read_llada(config: Config, family: Family, mask_id: int) -> TransformerConfi
         width=width,
         layers=integer(config, "n_layers"),
         heads=heads,
-        key_value_heads=integer(config, "n_kv_heads", default=None)
-        or (1 if flag(config, "multi_query_attention") else heads),
+        key_value_heads=integer(config, "n_kv_heads", default=None) or heads,
         hidden=hidden or integer(config, "mlp_ratio") * width,
         mask_id=mask_id,
         context=integer(config, "max_sequence_length"),

@@ -53,7 +53,8 @@ class Forward:
             self.cache_rows = max(2, CACHE_BYTES // (4 * denoiser.vocabulary))
         self.prefixes: PrefixCache | None = denoiser.reader()
         self.head = denoiser.head_in_place(self.positions)
-        # What conditions a pass is no part of its row, so such a row is never remembered.
+        # What an approximate or a conditioned pass says of a canvas depends on when it is made.
+        self.remembers = self.prefixes is None or self.prefixes.exact
         self.expected = denoiser.conditioned
         self.clock = Clock(self.device)
 
@@ -123,7 +124,7 @@ class Forward:
         else:
             features = self._encode(requests, batch)
         width, flat = features.shape[1], features.flatten(0, 1)
-        if not again and not self.expected:
+        if not again and self.remembers:
             leave(requests, results, batch, width, known, flat, plain)
         found = groups(requests, results, batch, width, known)
         waiting = [self._read(places, flat, plain, sampled) for sampled, places in found]

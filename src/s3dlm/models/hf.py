@@ -20,7 +20,7 @@ from s3dlm.models.device import logits_room
 from s3dlm.models.families import FAMILIES
 from s3dlm.models.family import find_mask_id
 from s3dlm.models.folder import read_json, shards
-from s3dlm.models.tokenizer import MASKED_LM_CHAT, load_tokenizer
+from s3dlm.models.tokenizer import load_tokenizer
 
 CPU_PASS = 1 << 28  # bytes of logits of one forward pass on CPU
 TOLERANCE = 1e-2  # between a row and the same row padded, relative to its largest logit
@@ -82,8 +82,6 @@ def load_with_transformers(name: str, folder: Path, how: Loading) -> Model:
     tokenizer = load_tokenizer(folder, trust_remote_code=how.trusted)
     mask_id = find_mask_id(config, name, tokenizer.inner, None, how.mask_id)
     inner = pretrained(loader, name, folder, how)
-    if not tokenizer.inner.chat_template and "chat" in Path(name).name.lower():
-        tokenizer.inner.chat_template = MASKED_LM_CHAT
     denoiser = TransformersModel(inner, mask_id, int(inner.config.vocab_size), _context(inner))
     check_denoiser(name, denoiser)
     ends = tokenizer.end_ids(getattr(inner.config, "eos_token_id", None), ())

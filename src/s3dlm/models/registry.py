@@ -117,12 +117,12 @@ def _load_folder(folder: Path, given: Mapping[str, Any]) -> Model:
         device, dtype_of(given["dtype"], device), given["mask_id"], given["trust_remote_code"], adapter,
         given["block"], given["progress"],
     )  # fmt: skip
-    if family is not None and model_type not in MODEL_TYPES:
+    if model_type in MODEL_TYPES:
+        model = MODEL_TYPES.find(model_type)(name, folder, how)
+    elif family is not None:
         from s3dlm.models.checkpoint import load_native
 
         model = load_native(name, folder, family, how)
-    elif model_type in MODEL_TYPES:
-        model = MODEL_TYPES.find(model_type)(name, folder, how)
     else:
         from s3dlm.models.hf import load_with_transformers
 

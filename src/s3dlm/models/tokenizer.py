@@ -30,13 +30,6 @@ from s3dlm.models.folder import BUNDLED, check_file, read_json
 STEPS = 3_000_000  # lines of Python that rendering a chat template may take, about a second
 LARGEST_TOKENIZER = 256 * 2**20  # bytes of a tokenizer file
 
-# How chat versions of BERT, RoBERTa and ModernBERT were trained to read a conversation.
-MASKED_LM_CHAT = (
-    "{% for message in messages %}{% set name = {'system': 'SYS', 'user': 'Question', "
-    "'assistant': 'Answer'}[message['role']] %}[{{ name }}]\n{{ message['content'] | trim }}\n"
-    "[/{{ name }}]\n\n{% endfor %}{% if add_generation_prompt %}[Answer]\n{% endif %}"
-)
-
 
 class TextTokenizer(Tokenizer):
     """The `Tokenizer` protocol over any that transformers can load."""
