@@ -15,6 +15,8 @@ EQUAL = [
     ("gsm8k", ["-3", "−3", "-3.0", "-3 degrees"]),
     ("gsm8k", ["1/2", r"\frac12", r"\frac{1}{2}", "0.5", ".5", r"\dfrac{1}{2}"]),
     ("gsm8k", [r"1\frac{1}{2}", "1.5", "3/2"]),
+    ("gsm8k", ["-3/4", "-3 / 4", "3/-4", r"-\frac{3}{4}", r"\dfrac{-3}{4}", "-0.75"]),
+    ("gsm8k", [r"\frac{1,200}{7}", "1200/7"]),
     ("math500", ["1/2", r"\frac12", r"\frac{1}{2}", r"\dfrac{1}{2}", "0.5", r"$\frac{1}{2}$", r"x=\frac{1}{2}"]),
     ("math500", ["58,500", "58500", r"58{,}500"]),
     ("math500", [r"90^\circ", r"90^{\circ}", "90"]),
@@ -54,6 +56,13 @@ def test_a_number_keeps_its_value(value):
     assert normalise("gsm8k", f"{value}") == str(value)
     frac = f"\\frac{{{abs(value).numerator}}}{{{value.denominator}}}"
     assert normalise("math500", f"{'-' if value < 0 else ''}{frac}") == str(value)
+
+
+def test_a_number_that_is_too_long_or_divided_by_zero_stays_as_it_is_written():
+    assert normalise("gsm8k", f"{'9' * 40}.") == "9" * 40
+    assert normalise("gsm8k", f"{'9' * 39}/{'3' * 39}") == "3"
+    for written in ("9" * 41, "1/0"):
+        assert normalise("math500", written) == written
 
 
 @given(st.integers(-(10**9), 10**9))

@@ -1,4 +1,4 @@
-"""Examples that a question shows, and inputs made from them: what a program can be tried on.
+"""Examples that a question shows: what a program can be tried on.
 
 Questions write examples in many ways: doctests, asserts, `f(1) == 2`, `f(1) ➞ 2`, `f(1) returns 2`.
 Only those count whose result is a plain literal. Nothing here runs code.
@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-import hashlib
-import random
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -20,7 +17,7 @@ from itertools import islice
 from s3dlm.extras.code.programs import required, tree_of
 from s3dlm.extras.code.sandbox.values import Json, encode
 
-MOST_EXAMPLES, MOST_INPUTS = 16, 8
+MOST_EXAMPLES = 16
 _DOCTEST = re.compile(r"^[ \t]*+>>> ([^\n]+)\n((?:[ \t]*+(?!>>>)\S[^\n]*+\n?)*+)", re.MULTILINE)
 _BECOMES = re.compile(
     r"\s*(?:#\s*)?(?:===?>?|=>|-+>|=|➞|→|returns?|should return|# ?=>)\s*(\S[^\n]*)", re.IGNORECASE
@@ -124,63 +121,3 @@ def _literal(text: str) -> tuple[Json] | None:
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return None
-
-
-@lru_cache(maxsize=64)
-def inputs(question: str) -> tuple[str, ...]:
-    """Calls of the required function on new arguments: the examples' own, changed a little."""
-    name = required(question).name
-    lists: list[list[object]] = []
-    for example in examples(question):
-        with suppress(ValueError, TypeError):  # no literals
-            lists.append([ast.literal_eval(argument) for argument in example.arguments or ()])
-    lists = [values for values in lists if values] or [_from_annotations(question)]
-    if not lists[0]:
-        return ()
-    seed = hashlib.sha256(question.encode(errors="surrogatepass")).digest()
-    rng = random.Random(int.from_bytes(seed[:8], "big"))
-    known = {example.expression for example in examples(question)}
-    calls: dict[str, None] = {}
-    for _ in range(8 * MOST_INPUTS):
-        changed = [_changed(value, rng) for value in rng.choice(lists)]
-        call = f"{name}({', '.join(map(repr, changed))})"
-        if call not in known:
-            calls[call] = None
-    return tuple(calls)[:MOST_INPUTS]
-
-
-_SAMPLES: dict[str, object] = {
-    "int": 5, "float": 2.5, "str": "abcab", "bool": True, "list": [3, 1, 2], "List": [3, 1, 2],
-    "List[int]": [3, 1, 2], "list[int]": [3, 1, 2], "List[float]": [1.5, 0.5], "list[float]": [1.5, 0.5],
-    "List[str]": ["ab", "c", "ba"], "list[str]": ["ab", "c", "ba"],
-}  # fmt: skip
-
-
-def _from_annotations(question: str) -> list[object]:
-    """Arguments for a function whose parameters all say a type we know."""
-    stub = required(question).stub
-    kinds = (
-        [ast.unparse(a.annotation) if a.annotation else "" for a in stub.args.args] if stub else []
-    )
-    return [_SAMPLES[kind] for kind in kinds] if all(kind in _SAMPLES for kind in kinds) else []
-
-
-def _changed(value: object, rng: random.Random) -> object:
-    """A value of the same type and sign, near the given one."""
-    if isinstance(value, bool):
-        return rng.random() < 0.5
-    if isinstance(value, int):
-        return rng.randint(min(0, 2 * value - 3), max(0, 2 * value + 3))
-    if isinstance(value, float):
-        return round(value * rng.choice((0.0, 0.5, 1.0, 1.5, 2.0)), 3)
-    if isinstance(value, str):
-        letters = list(value)
-        rng.shuffle(letters)
-        return value if rng.random() < 0.3 else "".join(letters)[: rng.randint(0, len(letters))]
-    if isinstance(value, (list, tuple)):
-        items = [_changed(item, rng) if rng.random() < 0.5 else item for item in value]
-        items = items[: rng.randint(0, len(items))] if rng.random() < 0.3 else items
-        return type(value)(items)
-    if isinstance(value, dict):
-        return {key: _changed(item, rng) for key, item in value.items()}
-    return value

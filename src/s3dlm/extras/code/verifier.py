@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from s3dlm.extras.code.examples import examples, inputs
+from s3dlm.extras.code.examples import examples
 from s3dlm.extras.code.programs import (
     Definition,
     Program,
@@ -29,15 +29,11 @@ from s3dlm.extras.code.sandbox import CodeResult, Sandbox, shared
 from s3dlm.extras.code.sandbox.values import equal_values
 from s3dlm.verifier.base import HOLE, Confidences, Score, Texts, Verifier, check_wanted
 
+# Only their ratios matter.
 WEIGHTS: Mapping[str, float] = {
-    "parses": 0.15,
-    "signature": 0.10,
-    "names": 0.10,
-    "examples": 0.45,
-    "agreement": 0.15,
-    "confidence": 0.05,
-}
-PROGRAM_SECONDS = 1.0  # for all examples and inputs of one program
+    "parses": 3, "signature": 2, "names": 2, "examples": 9, "confidence": 1,
+}  # fmt: skip
+PROGRAM_SECONDS = 1.0  # for all examples of one program
 PROGRAMS_KEPT = 512  # texts, and programs with what they returned
 # Code, not what is said of it.
 _BEGUN = re.compile(r"^[ \t]*(?:async )?def |\A[ \t]+\S", re.MULTILINE)
@@ -52,14 +48,15 @@ class Finding(NamedTuple):
 
 
 class CodeVerifier(Verifier):
-    """Scores programs by their form, the prompt's examples, and agreement with other candidates.
+    """Scores programs by their form and the prompt's examples.
 
     Args:
         sandbox: Where programs run; None: in the one that this process shares.
-        seconds: For all examples and inputs of one program.
+        seconds: For all examples of one program.
     """
 
-    name, compares_texts = "code", True
+    name = "code"
+    compares_texts = True  # each search has calls of its own: a program may take all of its time
 
     def __init__(self, sandbox: Sandbox | None = None, seconds: float = PROGRAM_SECONDS) -> None:
         self.sandbox, self.seconds = sandbox, seconds
@@ -67,8 +64,18 @@ class CodeVerifier(Verifier):
         self._outcomes = lru_cache(PROGRAMS_KEPT)(self._run)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """One text; there is no other to agree with, so that part is left out."""
-        return self._score(prompt, text, confidence, None)
+        """The weighted mean of the parts there are, and where the text looks wrong."""
+        findings, runnable = read_program(prompt, text)
+        if examples(prompt):
+            findings = {**findings, "examples": self._examples(prompt, text, runnable)}
+        parts = {name: finding.value for name, finding in findings.items()}
+        spans = {span for finding in findings.values() for span in finding.spans}
+        inside = tuple(sorted((a, b) for a, b in spans if 0 <= a < b <= len(text)))
+        if confidence is not None:
+            parts["confidence"] = min(max(confidence, 0.0), 1.0)
+        total = sum(WEIGHTS[name] * value for name, value in parts.items())
+        total /= sum(WEIGHTS[name] for name in parts)
+        return Score(min(max(total, 0.0), 1.0), parts, inside)
 
     def score_partial(self, prompt: str, text: str) -> Score:
         """½ if no further line can make the lines before the first hole parse; nothing is run."""
@@ -79,36 +86,14 @@ class CodeVerifier(Verifier):
         return Score(1.0 if right else 0.5, {"parses": 1.0 if right else 0.5})
 
     def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
-        """Many texts; those of one prompt are also compared with each other on generated inputs."""
-        rows = list(zip(prompts, texts, confidences, strict=True))
-        agreement = {
-            prompt: self._agreement(prompt, [row[1] for row in rows if row[0] == prompt])
-            for prompt in set(prompts)
-        }
-        return [self._score(*row, agreement[row[0]].get(row[1])) for row in rows]
-
-    def _score(
-        self, prompt: str, text: str, confidence: float | None, agreement: float | None
-    ) -> Score:
-        findings, runnable = read_program(prompt, text)
-        if examples(prompt):
-            findings = {**findings, "examples": self._examples(prompt, text, runnable)}
-        parts = {name: finding.value for name, finding in findings.items()}
-        if agreement is not None:
-            parts["agreement"] = agreement
-        spans = {span for finding in findings.values() for span in finding.spans}
-        inside = tuple(sorted((a, b) for a, b in spans if 0 <= a < b <= len(text)))
-        if confidence is not None:
-            parts["confidence"] = min(max(confidence, 0.0), 1.0)
-        total = sum(WEIGHTS[name] * value for name, value in parts.items())
-        total /= sum(WEIGHTS[name] for name in parts)  # the weighted mean of the parts there are
-        return Score(min(max(total, 0.0), 1.0), parts, inside)
+        """Many texts at once, so that no other search waits until their programs have ended."""
+        return super().score_batch(prompts, texts, confidences)
 
     def _examples(self, prompt: str, text: str, runnable: Program | None) -> Finding:
         """The share of the prompt's examples that come out right, and the lines that raised."""
         if runnable is None:
             return Finding(0.0)
-        results = self._outcomes(prompt, runnable.source)[: len(examples(prompt))]
+        results = self._outcomes(prompt, runnable.source)
         right = [
             result.ok and _equal(result, CodeResult(example.expected))
             for result, example in zip(results, examples(prompt), strict=True)
@@ -120,31 +105,11 @@ class CodeVerifier(Verifier):
                 spans.append((last - len(text[first:last].lstrip()), last))
         return Finding(sum(right) / len(right), tuple(spans))
 
-    def _agreement(self, prompt: str, texts: list[str]) -> dict[str, float]:
-        """For each text the mean share of other programs with the same result, over the inputs."""
-        shown, runnables = len(examples(prompt)), {t: read_program(prompt, t)[1] for t in texts}
-        sources = dict.fromkeys(made.source for made in runnables.values() if made)
-        if not inputs(prompt) or len(sources) < 2:
-            return {}
-        results = {source: self._outcomes(prompt, source)[shown:] for source in sources}
-        shares: dict[str, float] = {}
-        for source, own in results.items():
-            agree = [
-                result.ok and other.ok and _equal(result, other)
-                for other_source, others in results.items()
-                if other_source != source
-                for result, other in zip(own, others, strict=True)
-            ]
-            # Errors agree with nobody, and neither does a function that only ever returns None.
-            silent = all(result.value is None for result in own)
-            shares[source] = 0.0 if silent else sum(agree) / len(agree)
-        return {text: shares[made.source] if made else 0.0 for text, made in runnables.items()}
-
     def _run(self, prompt: str, source: str) -> list[CodeResult]:
-        """What becomes of the prompt's examples, and then of the generated inputs."""
+        """What becomes of the prompt's examples."""
         check_wanted()
         self.executed += 1
-        calls = [*(example.expression for example in examples(prompt)), *inputs(prompt)]
+        calls = [example.expression for example in examples(prompt)]
         return (self.sandbox or shared()).evaluate(source, calls, self.seconds)
 
 
