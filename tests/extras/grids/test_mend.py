@@ -16,7 +16,7 @@ from s3dlm.job import Job
 from s3dlm.search.remask import Text
 from s3dlm.search.run import Run
 from s3dlm.search.step import Step
-from s3dlm.verifier import HOLE, Score, compose
+from s3dlm.verifier import HOLE, Score, Verifier
 from tests.fakes import ADAPTIVE, MASK, QUESTION, fake_model, search, small
 
 USUAL: dict[str, Any] = {
@@ -25,7 +25,7 @@ USUAL: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Digits:
+class Digits(Verifier):
     """Dislikes what is known and is a digit; remembers what it was shown."""
 
     def __init__(self) -> None:
@@ -114,19 +114,12 @@ def test_a_bad_partial_score_ends_its_own_search_and_names_the_place(value: obje
     assert all(word in str(ends[keys[1]]) for word in ("'Bad'", "before step 2 of 16", HOLE))
 
 
-def test_judges_of_a_composed_verifier_are_asked() -> None:
-    made = compose({"own": 0.5, "arithmetic": 0.5}, judges={"own": Digits()})  # type: ignore[dict-item]
-    assert made.score_partial is not None
-    assert made.score_partial("", "12").total == pytest.approx(1 / 3)
-    assert compose({"arithmetic": 1.0}).score_partial is None
-
-
 # --- moves
 
 ROUNDS = {"particles": 1, "rounds": 30}
 
 
-class Grades:
+class Grades(Verifier):
     """Scores by the text, and doubts its first character, and the others a little."""
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
@@ -181,7 +174,7 @@ def test_rounds_re_mask_only_where_the_first_look_ahead_is_unsure(
     later = [step for step in steps if step.round > 0 and step.index == 0]
     assert later
     assert all((step.parent < 0).all() == starts_over for step in later)
-    assert steps[0].start_nfe == (1 if memo else 2)  # the look at the start is counted, too
+    assert steps[0].start_nfe == (1 if memo else 2)  # the first look is counted; a memo keeps it
 
 
 def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(

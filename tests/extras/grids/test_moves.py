@@ -22,7 +22,7 @@ from s3dlm.search.particles import Canvas, CleanText
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scorer, verify
 from s3dlm.search.step import Outcome
-from s3dlm.verifier import Score, as_verifier
+from s3dlm.verifier import Score, Verifier, as_verifier
 from tests.laws.toy import LENGTH, LETTERS, MASK, reward
 
 TEXTS = list(itertools.product(range(LETTERS), repeat=LENGTH))
@@ -84,7 +84,7 @@ def target(lam: float) -> np.ndarray:
     return np.asarray(mass / mass.sum())
 
 
-class Doubtful:
+class Doubtful(Verifier):
     """Doubts all letters alike, or those more of which a text of no great reward has most."""
 
     def __init__(self, share: float, zeros: float = 0.0) -> None:
