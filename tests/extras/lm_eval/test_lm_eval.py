@@ -19,7 +19,6 @@ from s3dlm import engine, tasks
 from s3dlm.errors import SettingsError
 from s3dlm.models import registry
 from tests.fakes import fake_model
-from tests.stand_in import provide
 
 pytest.importorskip("lm_eval")
 with warnings.catch_warnings():
@@ -182,7 +181,6 @@ def test_the_command_line_of_the_harness(
 def test_the_command_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    provide(monkeypatch)
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^python -m s3dlm\.extras\.lm_eval (.*)$", page, re.MULTILINE)
