@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.stand_in import provide
 from tools import notebook
 
 FOLDER = Path(__file__).parent
@@ -44,7 +43,6 @@ def test_the_algorithm_fits_on_a_page() -> None:
 def test_an_example(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    provide(monkeypatch)
     run_example(name, monkeypatch, capsys)
 
 
@@ -56,9 +54,8 @@ def run_example(
     assert re.search(SAYS[name], capsys.readouterr().out)
 
 
-def test_the_notebook_shows_what_its_cells_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_shows_what_its_cells_do() -> None:
     """What is stored is what is printed now; results tell their time, so of them only the vote is compared."""
-    provide(monkeypatch)
     book = json.loads(notebook.NOTEBOOK.read_text(encoding="utf-8"))
     cells = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
     names: dict[str, object] = {}

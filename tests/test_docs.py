@@ -27,7 +27,6 @@ from typer.testing import CliRunner
 
 import s3dlm
 from s3dlm.cli import main as cli
-from tests.stand_in import provide
 from tools import settings_page
 
 ROOT = Path(__file__).parents[1]
@@ -108,7 +107,6 @@ def test_a_command_parses(command: str, command_line: Any) -> None:
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:(matplotlib|pyparsing)")
 def test_a_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    provide(monkeypatch)
     monkeypatch.chdir(tmp_path)
     run_page(page)
 

@@ -117,6 +117,11 @@ class Running:
 def prepare(model: Model, job: Job) -> Running:
     """Check a job and build its search; nothing has been forwarded yet."""
     check_prompt(job)
+    if job.grammar is not None and model.denoiser.diffusion != "masked":
+        raise SettingsError(
+            f"{model.name} takes tokens back while it denoises uniform noise, so its answers follow no grammar; "
+            "choose a model of masked diffusion"
+        )
     job, settings = as_read(model, job), job.settings
     prompt, fit = np.asarray(_prompt_ids(model, job), dtype=np.int64), _fit(model, job)
     kind = model.denoiser.diffusion if job.grammar is None else WITH_GRAMMAR

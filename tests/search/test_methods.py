@@ -229,9 +229,8 @@ VALUES: dict[str, list[object]] = {
     "position_temperature": [1.0], "guidance": [1.0], "seed": [1], "adds_up": [False],
     **{name: rules["enum"] for name, rules in schema().items() if "enum" in rules},
 }  # fmt: skip
-# What these change is shown elsewhere: it takes a block-causal model, one of uniform noise, a satisfied verifier, a vote that is
-# decided, or a verifier that reads partial texts.
-ELSEWHERE = {"entropy_bound", "memo", "stop_when", "decided_at", "method"}
+# What these change is shown elsewhere: it takes canvases that come back, a satisfied verifier, or a vote that is decided.
+ELSEWHERE = {"memo", "stop_when", "decided_at", "method"}
 BESIDE: dict[str, dict[str, Any]] = {
     "reveal_threshold": {"reveal": "threshold"},
     "remask_fraction": {"remask": "random"},

@@ -76,11 +76,6 @@ class Decoding(BaseModel):
         "tokens that end the answer: allowed, revealed after all others of their block, or never "
         "predicted",
     )
-    entropy_bound: Share | None = more(
-        None,
-        "models of uniform noise: a step accepts the surest tokens until their entropies, without the "
-        "last one's, add up to this many nats; by default what the model recommends",
-    )
     memo: int = more(
         128,
         "MiB of the model's work on canvases that a search keeps, so that none is forwarded twice; "

@@ -268,9 +268,6 @@ def uniform(model: Model, job: Job, prompt: Ints) -> UniformDiffusion:
         length = answer = given.size
         block, suppressed, ends = length if whole else block, tuple(ends.tolist()), ends[:0]
         blocks = -(-length // block)
-    noise = denoiser.noise
-    if decoding.entropy_bound is not None:
-        noise = replace(noise, entropy_bound=decoding.entropy_bound)
     return UniformDiffusion(
         prompt=prompt,
         reader=TextReader(model.tokenizer.decode, HIDDEN, ends, given, answer),
@@ -279,7 +276,7 @@ def uniform(model: Model, job: Job, prompt: Ints) -> UniformDiffusion:
         steps_per_block=max(1, decoding.steps // blocks),
         vocabulary=denoiser.text_vocabulary or denoiser.vocabulary,
         temperature=decoding.temperature,
-        noise=noise,
+        noise=denoiser.noise,
         sampling=Sampling(decoding.top_k, decoding.top_p, tempered=True, suppressed=suppressed),
         draws=max(method.draws, method.looks - 1),
         label=job.label,

@@ -18,7 +18,6 @@ from s3dlm import engine, tasks
 from s3dlm.answers.grading import grade
 from s3dlm.errors import SettingsError
 from tests.fakes import fake_model
-from tests.stand_in import provide
 
 pytest.importorskip("lm_eval")
 with warnings.catch_warnings():
@@ -145,7 +144,6 @@ def run_here(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
 def test_the_command_of_the_page_leaves_tables_graded_samples_and_a_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    provide(monkeypatch)
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "integrations.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^python -m s3dlm\.extras\.lm_eval (.*)$", page, re.MULTILINE)

@@ -18,7 +18,6 @@ import numpy as np
 from s3dlm.diffusion.blocks import Reveal
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.diffusion.processes import masked
-from s3dlm.errors import SettingsError
 from s3dlm.extras.structure.closing import Ids, Vocabulary
 from s3dlm.extras.structure.structure import Structure, compiled
 from s3dlm.models.base import Model
@@ -109,11 +108,6 @@ class ConstrainedDiffusion(MaskedDiffusion):
 
 def following(model: Model, job: Job, prompt: Ints) -> ConstrainedDiffusion:
     """The process of a job whose answers follow its grammar."""
-    if model.denoiser.diffusion != "masked":
-        raise SettingsError(
-            f"{model.name} takes tokens back while it denoises uniform noise, so its answers follow no grammar; "
-            "choose a model of masked diffusion"
-        )
     process = masked(model, job, prompt)
     length = process.schedule[-1].stop
     longest = min(length, process.reader.answer_length)
