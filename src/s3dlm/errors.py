@@ -18,6 +18,8 @@ import difflib
 import reprlib
 from collections.abc import Iterable
 
+MOST_NAMES = 12  # of a table that a message lists
+
 
 class S3dlmError(Exception):
     """The root: catch this to catch everything the package raises on purpose."""
@@ -71,9 +73,11 @@ def short_repr(value: object) -> str:
 
 
 def unknown_name(what: str, got: object, allowed: Iterable[str]) -> str:
-    """The message for a name that is not in a table: what was given, and the nearest or all there are."""
+    """The message for a name that is not in a table: what was given, and the nearest or what there is."""
     names, text = list(allowed), got[:80] if isinstance(got, str) else ""
     near = difflib.get_close_matches(text, names, n=1)
     near += [name for name in names if len(text) > 2 and text.lower() in name.lower()]
-    remedy = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(names))}"
+    more = f", … ({len(names)} in all)" if len(names) > MOST_NAMES else ""
+    some = ", ".join(sorted(names)[:MOST_NAMES]) + more
+    remedy = f"did you mean {near[0]!r}?" if near else f"choose one of: {some}"
     return f"{what}={short_repr(got)} is unknown; {remedy}"

@@ -218,10 +218,10 @@ def _prompt_ids(model: Model, job: Job) -> list[int]:
     length = job.settings.decoding.gen_length
     room = model.denoiser.context - length
     if len(ids) > room and job.infill is None:
+        shorten = f"shorten the prompt to {room} tokens or " if room > 0 else ""
         raise PromptError(
-            f"the prompt has {len(ids)} tokens and gen_length is {length}, but "
-            f"{model.name} reads at most {model.denoiser.context} in all; shorten the prompt to "
-            f"{max(room, 0)} tokens or choose a smaller gen_length (max_tokens)"
+            f"the prompt has {len(ids)} tokens and gen_length is {length}, but {model.name} reads at "
+            f"most {model.denoiser.context} in all; {shorten}choose a smaller gen_length (max_tokens)"
         )
     return ids
 

@@ -11,9 +11,7 @@ import functools
 import json
 import os
 import re
-import shutil
 import sys
-import textwrap
 import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -23,7 +21,7 @@ from typer import Argument, Option
 
 import s3dlm
 from s3dlm.cli import evaluate, report, search, serve
-from s3dlm.cli.options import AsJson, print_table
+from s3dlm.cli.options import AsJson, print_table, say
 from s3dlm.errors import S3dlmError
 
 app = typer.Typer(
@@ -68,7 +66,8 @@ for _name, _command in _COMMANDS.items():
 Listed = tuple[object, tuple[list[str], list[list[str]]]]  # as JSON, and as a table
 NOTES = {
     "methods": "N particles, b children of each, T steps, B blocks, L tokens; K = N·b samples.",
-    "models": "Or a folder or hub id of these families: docs/models.md says what was proven of each.",
+    "models": "A folder or any hub id of these families works, too. All were checked with random weights, and "
+    "never run with the published ones: docs/models.md.",
 }
 
 
@@ -147,7 +146,6 @@ JUDGES = {
 
 
 _python_warns = warnings.showwarning
-UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
 def _warn(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
@@ -175,11 +173,7 @@ def _mistake(error: Any) -> str:
 
 
 def _tell(text: str) -> None:
-    """A message on standard error; in a terminal no word is broken, and commands are left alone."""
-    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else 0
-    for line in text.splitlines():
-        indented = line.startswith(" ") or not width
-        typer.echo(line if indented else textwrap.fill(line, width, **UNBROKEN), err=True)
+    say(text, err=True)
 
 
 _tell_once = functools.cache(_tell)

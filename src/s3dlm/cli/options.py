@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -154,7 +157,20 @@ def load_model(name: str, *, quiet: bool = False, **how: Any) -> Model:
 
 
 # A file's own words may hold what moves the cursor or hides text: none of it reaches the terminal.
-CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {10}, "\ufffd")
+CONTROLS = dict.fromkeys({*range(32), *range(127, 160)} - {9, 10}, "\ufffd")
+UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print text. A terminal gets no control characters, no word is broken there, and lines that are
+    indented, which are commands, are left alone."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        width = shutil.get_terminal_size().columns
+        text = "\n".join(
+            line if line.startswith(" ") else textwrap.fill(line, width, **UNBROKEN)
+            for line in text.translate(CONTROLS).split("\n")
+        )
+    typer.echo(text, err=err)
 
 
 def print_table(
@@ -183,4 +199,4 @@ def print_table(
             Text(title.translate(CONTROLS), style="bold")
         )  # a title of the table would be as narrow as it
     Console().print(table)
-    typer.echo(f"{note}\n" if note else "")
+    say(f"{note}\n" if note else "")

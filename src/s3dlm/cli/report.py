@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,7 +54,7 @@ def print_report(folders: Sequence[Path], as_json: bool, **how: Any) -> None:
     for table in made.short:
         print_table(table.columns, table.rows, table.title, marked=True)
     for line in made.verdict:
-        typer.echo(textwrap.fill(line, 80))
+        options.say(line)
     typer.echo(f"\nreport: {made.html.resolve()}\n        {made.markdown.resolve()}")
 
 

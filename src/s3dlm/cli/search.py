@@ -228,8 +228,8 @@ def _print(result: Result, *, as_json: bool, quiet: bool) -> None:
         whole = result.answer is None or result.holes or result.grammar is not None
         typer.echo(result.text if whole else result.answer)
     else:
-        typer.echo(result.text)
-        typer.echo(_summary(result), err=True)
+        options.say(result.text)
+        options.say(_summary(result), err=True)
 
 
 def _summary(result: Result) -> str:
@@ -239,8 +239,8 @@ def _summary(result: Result) -> str:
         for answer, votes in result.vote.items()
         if answer != result.answer
     ]
-    shared = f" ({result.nfe_logical} without sharing)" * (result.nfe_logical != result.nfe)
-    notes, cost = list[str](), [f"{result.nfe} forward passes{shared}"]
+    notes = list[str]()
+    cost = [f"{result.nfe} forward passes ({result.nfe_logical} without sharing)"]
     if result.answer is not None and len(result.survivors) > 1 and result.votes:
         agree = f"{result.votes} of {len(result.survivors)} drafts agree"
         notes.append(", ".join([agree, *others[:3]]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import textwrap
 import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
@@ -174,7 +173,7 @@ def demo(
     size = plans.settings_for("best_of_k", defaults).search.size
     with processes.runner(loaded, workers) as runner:
         task, question = demos.live_problem(loaded)
-        typer.echo(f"\n1. One search, step by step\n\n{textwrap.fill(question, 79)}\n")
+        typer.echo(f"\n1. One search, step by step\n\n{question}\n")
         result = demos.show_live(loaded, task, question)
         typer.echo(f"{result.text}\nanswer: {result.answer}\n")
         typer.echo(

@@ -40,7 +40,6 @@ class Known:
     revision: str | None = None  # the commit on this disk
 
 
-UNSEEN = "checked with random weights, never run with the published ones"
 KNOWN: dict[str, Known] = {
     row.name: row
     for row in (
@@ -64,8 +63,15 @@ KNOWN: dict[str, Known] = {
         Known("Efficient-Large-Model/Fast_dLLM_v2_7B", "Fast-dLLM v2", "7 B", "in blocks of 32"),
         Known("Gen-Verse/MMaDA-8B-MixCoT", "MMaDA (text)", "8 B", "tensor names never seen here"),
         Known("inclusionAI/LLaDA-MoE-7B-A1B-Instruct", "LLaDA-MoE", "7 B", "1.4 B active"),
-        Known("nvidia/Nemotron-Labs-Diffusion-3B", "Nemotron-Labs-Diffusion", "3 B", UNSEEN),
-        Known("google/diffusiongemma-26B-A4B-it", "DiffusionGemma", "26 B", UNSEEN),
+        Known(
+            "nvidia/Nemotron-Labs-Diffusion-3B", "Nemotron-Labs-Diffusion", "3 B", "in blocks of 32"
+        ),
+        Known(
+            "google/diffusiongemma-26B-A4B-it",
+            "DiffusionGemma",
+            "26 B",
+            "uniform noise; 4 B active",
+        ),
         Known("inclusionAI/LLaDA2.0-mini", "LLaDA2", "16 B", "1.4 B active; in blocks of 32"),
     )
 }
