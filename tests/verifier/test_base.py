@@ -34,10 +34,13 @@ def half(prompt: str, text: str, confidence: float | None) -> float:
     return 0.5
 
 
+half.satisfied_at = 0.9  # type: ignore[attr-defined]
+
+
 def test_a_function_is_adapted_once_and_pickled_as_itself_and_an_object_needs_the_class() -> None:
     adapted = as_verifier(half)
     assert as_verifier(half) is adapted
-    assert (adapted.name, takes_many(adapted), adapted.score_partial) == ("half", False, None)
+    assert (adapted.name, adapted.satisfied_at, takes_many(adapted)) == ("half", 0.9, False)
     assert pickle.loads(pickle.dumps(adapted)) is adapted
     least = Least()
     assert as_verifier(least) is least

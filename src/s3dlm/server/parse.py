@@ -84,6 +84,9 @@ def openai_searches(
         logprobs = bool(body.logprobs)
     else:
         prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+        if body.logprobs:
+            message = "only chat completions have logprobs; leave it out"
+            raise ApiError(400, message, param="logprobs", code="unsupported_parameter")
     choices = body.n or 1
     if (count := len(prompts) * choices) > service.limits.choices:
         raise SettingsError(

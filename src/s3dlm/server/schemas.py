@@ -144,7 +144,7 @@ class ChatRequest(OpenAIRequest):
 
 class CompletionRequest(OpenAIRequest):
     prompt: str | Annotated[list[str], Field(min_length=1, max_length=128)]
-    logprobs: Literal[False] | None = Field(None, description="Of chat completions alone.")
+    logprobs: bool | None = Field(None, description="Only chat completions have them.")
 
 
 class SearchRequest(RequestBody):

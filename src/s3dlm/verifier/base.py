@@ -158,11 +158,13 @@ def _moved(score: Score, start: int) -> Score:
 
 
 class FunctionVerifier(Verifier):
-    """A function as a verifier: its value is the total and the only part."""
+    """A function as a verifier: its value is the total and the only part. It may have the attribute
+    `satisfied_at`."""
 
     def __init__(self, judge: ScoreFunction) -> None:
         self.judge = judge
         self.name = getattr(judge, "__name__", type(judge).__name__)
+        self.satisfied_at = getattr(judge, "satisfied_at", None)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         value = checked(self.judge(prompt, text, confidence), self.name)

@@ -51,9 +51,9 @@ class EndpointJudge(Verifier):
                 "example judge:http://127.0.0.1:8000/v1#my-model"
             )
         self.name = f"judge:{url}#{model}"
-        self.model, self.attempts = model, attempts
+        self.model = model
         self._remembered = lru_cache(maxsize=REMEMBERED_REPLIES)(self._ask)
-        self._client = _client(url, timeout)
+        self._client = _client(url, timeout, attempts)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         """The judge's opinion of one text; a text seen before is not asked about again."""
@@ -75,29 +75,23 @@ class EndpointJudge(Verifier):
 
         content = GRADE_QUESTION.format(prompt=prompt, text=text.replace("<<<", "<"))
         content = content.encode(errors="replace").decode()  # half a surrogate pair has no bytes
-        problem = ""
-        for attempt in range(self.attempts):
-            # The client repeats what may pass: lost connections, timeouts, 408, 409, 429, 5xx.
-            client = self._client.with_options(max_retries=self.attempts - 1 - attempt)
-            try:
-                with client.chat.completions.with_streaming_response.create(
-                    model=self.model,
-                    messages=[{"role": "user", "content": content}],
-                    temperature=0,
-                    max_tokens=16,
-                ) as response:
-                    return _read(response.iter_bytes())
-            except openai.APIStatusError as error:
-                problem = f"status {error.status_code}"
-                if 300 <= error.status_code < 400:
-                    problem += ", a redirect, which is not followed"
-                break
-            except openai.OpenAIError as error:
-                cause = error.__cause__ or error
-                problem = f"{type(cause).__name__}: {str(cause)[:100]}"
-                break
-            except Exception as error:  # while reading a reply, which may be anything
-                problem = f"{type(error).__name__}: {str(error)[:100]}"
+        try:
+            with self._client.chat.completions.with_streaming_response.create(
+                model=self.model,
+                messages=[{"role": "user", "content": content}],
+                temperature=0,
+                max_tokens=16,
+            ) as response:
+                return _read(response.iter_bytes())
+        except openai.APIStatusError as error:
+            problem = f"status {error.status_code}"
+            if 300 <= error.status_code < 400:
+                problem += ", a redirect, which is not followed"
+        except openai.OpenAIError as error:
+            cause = error.__cause__ or error
+            problem = f"{type(cause).__name__}: {str(cause)[:100]}"
+        except Exception as error:  # while reading a reply, which may be anything
+            problem = f"{type(error).__name__}: {str(error)[:100]}"
         raise VerifierError(
             f"verifier {self.name!r} failed ({problem}); check the endpoint, the model name and "
             f"the key in {KEY_VARIABLE}"
@@ -116,8 +110,9 @@ def _read(chunks: Iterator[bytes]) -> float:
     return min(float(match[0]) / 100, 1.0)
 
 
-def _client(url: str, timeout: float) -> openai.OpenAI:
-    """A client that sends our key or none, and follows no redirect."""
+def _client(url: str, timeout: float, attempts: int) -> openai.OpenAI:
+    """A client that sends our key or none, follows no redirect, and repeats what may pass: lost
+    connections, timeouts, 408, 409, 429, 5xx."""
     try:
         import openai
     except ImportError as error:
@@ -139,4 +134,6 @@ def _client(url: str, timeout: float) -> openai.OpenAI:
 
     hooks = {"request": [prepare]}
     http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks=hooks)
-    return openai.OpenAI(base_url=url, api_key=key or "none", timeout=timeout, http_client=http)
+    return openai.OpenAI(
+        base_url=url, api_key=key or "none", timeout=timeout, max_retries=attempts - 1, http_client=http,
+    )  # fmt: skip
