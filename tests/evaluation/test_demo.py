@@ -23,12 +23,14 @@ def test_it_ends_with_a_report_that_begins_with_the_same_sentence(
     words = ["demo", "--limit", "3", "--workers", "1", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     said = done.stdout
-    assert max(len(line) for line in said.splitlines() if str(tmp_path) not in line) <= 80
     assert all(method in said for method in demo.COMPARED)
     assert "3 problems per task" in said
     (path,) = re.findall(r"report: (\S+)", said)
     run = frames.read(tmp_path)
-    sentence = comparisons.sentences(run, demo.REFERENCE)[0]
+    sentences = comparisons.sentences(run, demo.REFERENCE)
+    wide = {line for line in said.splitlines() if len(line) > 80 and str(tmp_path) not in line}
+    assert wide <= set(sentences)  # tables fit; prose is folded by a terminal alone
+    sentence = sentences[0]
     assert " ".join(sentence.split()) in " ".join(said.split())
     shown = Path(path).read_text()
     assert shown.index(sentence.replace("<", "&lt;")) < shown.index("<main>")

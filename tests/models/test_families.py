@@ -15,7 +15,7 @@ import s3dlm
 from s3dlm.errors import ModelError, SettingsError
 from s3dlm.models import families
 from s3dlm.models.base import Model
-from s3dlm.models.folder import KNOWN, UNSEEN
+from s3dlm.models.folder import KNOWN
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer
 from tests.models.checkpoints import LLADA2, LLADA_MOE, edit_json, moe_tensors, write_folder
@@ -191,8 +191,6 @@ def test_a_folder_that_does_not_fit_is_refused_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_models_never_run_are_listed_as_such() -> None:
+def test_every_known_model_is_of_a_native_family_or_of_an_extra() -> None:
     native = {family.name for family in families.FAMILIES}
     assert {row.family for row in KNOWN.values()} - native == {"DiffusionGemma"}
-    unseen = {row.family for row in KNOWN.values() if row.notes == UNSEEN}
-    assert unseen == {"Nemotron-Labs-Diffusion", "DiffusionGemma"}

@@ -173,9 +173,9 @@ def demo(
     size = plans.settings_for("best_of_k", defaults).search.size
     with processes.runner(loaded, workers) as runner:
         task, question = demos.live_problem(loaded)
-        typer.echo(f"\n1. One search, step by step\n\n{question}\n")
+        options.say(f"\n1. One search, step by step\n\n{question}\n")
         result = demos.show_live(loaded, task, question)
-        typer.echo(f"{result.text}\nanswer: {result.answer}\n")
+        options.say(f"{result.text}\nanswer: {result.answer}\n")
         typer.echo(
             f"2. {', '.join(demos.COMPARED)}\n"
             f"   Held equal: problems, adaptive reveal, and for all that score the verifier\n"
