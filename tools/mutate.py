@@ -64,7 +64,7 @@ TESTS = {
     "diffusion/infill.py": "test_infill",
     **dict.fromkeys(
         ("diffusion/grammar.py", "extras/structure"),
-        "extras/structure fuzz/test_hostile_grammars",
+        "extras/structure/test_structure fuzz/test_hostile_grammars",
     ),
     "search": f"{_LOOP} search/test_memo search/test_verify search/test_rounds test_infill",
     "search/expand.py": f"search/test_children {_LOOP} laws/test_target",

@@ -145,7 +145,7 @@ def finish(running: Running, outcome: Outcome) -> Result:
     candidates = list(survivors)
     # A text that satisfied the verifier is the answer, even if none can be read from it.
     if selection.from_all_seen and outcome.stopped != SATISFIED:
-        candidates += _all_seen(running)
+        candidates += _best_seen(running)
     if selection.from_steps:
         candidates = _votes_of_steps(running, process) or candidates
     chosen = selection.choose(candidates)
@@ -248,14 +248,21 @@ def _survivors(running: Running, process: Process, outcome: Outcome) -> Iterator
         )
 
 
-def _all_seen(running: Running) -> list[Survivor]:
-    """Every complete text that was scored on the way, as if it had survived."""
+def _best_seen(running: Running) -> list[Survivor]:
+    """Of every complete text that was scored on the way the best that has an answer, as if it had survived;
+    the best of all if none has. Texts behind it are not read."""
     looks, reader = running.scorer.looks, running.process.reader
-    return [
+    seen = [(text, *one) for text, one in running.scorer.best().items()]
+    seen.sort(key=lambda one: (one[1].total, one[2]), reverse=True)
+    complete = (
         _passing(running.job, text, confidence, score=score.total, parts=score.parts)
-        for text, (score, confidence) in running.scorer.best().items()
+        for text, score, confidence in seen
         if text not in looks or reader.keeps_given(looks[text][0])
-    ]
+    )
+    first = next(complete, None)
+    if first is None or first.answer is not None:
+        return [] if first is None else [first]
+    return [next((one for one in complete if one.answer is not None), first)]
 
 
 def _votes_of_steps(running: Running, process: Process) -> list[Survivor]:

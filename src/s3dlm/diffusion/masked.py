@@ -248,9 +248,7 @@ class MaskedDiffusion:
                 chances = np.tile(both, (some.stop - first, 1, 1))
                 texts[inside] = value.draws[source, at, some].T
                 chances[inside] = value.draws_logp[source, at, some].T
-                drawn = self.reader.clean(texts.reshape(-1, length), chances.reshape(-1, length))
-                for start in range(0, len(drawn.tokens), size):
-                    yield drawn.take(slice(start, start + size))
+                yield self.reader.clean(texts.reshape(-1, length), chances.reshape(-1, length))
 
     def greedy(self) -> MaskedDiffusion:
         if self.sampled_looks:
