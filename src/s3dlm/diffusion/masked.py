@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -47,9 +47,11 @@ from s3dlm.search.particles import (
     CanvasPredictions,
     CleanText,
     Ints,
-    Process,
     Progress,
 )
+
+if TYPE_CHECKING:
+    from s3dlm.search.run import Run
 
 STATISTICAL = frozenset({"margin", "entropy", "pool"})  # policies that need statistics
 
@@ -82,14 +84,14 @@ class MaskedDiffusion:
         return cls(**{name: getattr(process, name) for name in names} | changes)
 
     @classmethod
-    def in_run(cls, process: Process) -> MaskedDiffusion:
+    def in_run(cls, run: Run) -> MaskedDiffusion:
         """A run's process, for methods that know masks."""
-        if not isinstance(process, MaskedDiffusion):
+        if not isinstance(run.process, MaskedDiffusion):
             raise SettingsError(
                 "this method is for models of masked diffusion, and this model is none; choose another, "
                 "such as method='s3' or 'revise'"
             )
-        return process
+        return run.process
 
     @property
     def mask_id(self) -> int:

@@ -142,7 +142,7 @@ class Mend(Revise):
             if confidence >= self.remask_below and self.budget is not None:
                 return await rounds(run, self, partial(restarted, run), self.budget)
             if self.careless:
-                process = MaskedDiffusion.in_run(run.process)
+                process = MaskedDiffusion.in_run(run)
                 least = {"reveal_threshold": min(1.0, self.careless * confidence)}
                 run.process = replace(process, decoding=process.decoding.model_copy(update=least))
         return await self._moves(run)

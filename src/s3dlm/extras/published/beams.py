@@ -14,7 +14,7 @@ import numpy as np
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
 from s3dlm.extras.published.whole import WholeDraws
-from s3dlm.search.expand import occurrence
+from s3dlm.search.expand import grown, occurrence
 from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
 from s3dlm.search.particles import (
@@ -40,25 +40,9 @@ FIRST_NARROWING, LAST_NARROWING, PAUSE = 0.1, 0.6, 4  # when a block may narrow 
 UNSURE, REMASKED = 6, 2  # of the least sure tokens of a copy, how many are re-masked
 
 
-def masked_process(run: Run) -> MaskedDiffusion:
-    """The run's process, which must be masked diffusion."""
-    return MaskedDiffusion.in_run(run.process)
-
-
 def at(run: Run) -> int:
     """The step of the schedule; what was re-masked goes on at the pace of its end."""
     return min(run.steps, run.process.steps - 1)
-
-
-def grown(run: Run, particles: Particles, parent: Ints, draw: Ints | None = None) -> Canvas:
-    """A child of each of these parents by one denoising step; finished ones copy themselves."""
-    canvas, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
-    (open_,) = np.nonzero(prediction.row >= 0)
-    if open_.size:
-        draw = (occurrence(prediction.row) if draw is None else draw)[open_]
-        some, predicted = canvas.take(open_), prediction.take(open_)
-        canvas.put(open_, run.process.expand(some, predicted, draw, at(run), run.rng))
-    return canvas
 
 
 async def score_looks(run: Run, canvas: Canvas, prediction: CanvasPredictions) -> Scores:
@@ -127,7 +111,7 @@ class Prism(Method):
         return 3 * self.size
 
     async def search(self, run: Run) -> Particles:
-        process, size = masked_process(run), self.size
+        process, size = MaskedDiffusion.in_run(run), self.size
         least = max(1, size // 4)
         in_block = -(-process.steps // len(process.blocks.all(process.schedule[-1].stop)))
         first, last = int(FIRST_NARROWING * in_block), int(LAST_NARROWING * in_block)
@@ -135,7 +119,7 @@ class Prism(Method):
         particles = await run.begin(size)
         while True:
             parent = np.arange(len(particles))
-            canvas = grown(run, particles, parent)
+            canvas = grown(process, particles, parent, at(run), run.rng)
             prediction = (await run.forward(canvas, at(run), logical=parent.size)).prediction
             before, blocks = blocks, process.progress(canvas, at(run)).blocks
             step = step + 1 if blocks == before else 0
@@ -198,7 +182,7 @@ class OrderToken(Method):
 
     async def search(self, run: Run) -> Particles:
         beams = self.size
-        run.process = process = WholeDraws.of(masked_process(run), draws=beams * beams)
+        run.process = process = WholeDraws.of(MaskedDiffusion.in_run(run), draws=beams * beams)
         particles = await run.begin(1)
         blocks, begins = 0, True
         while process.is_open(particles.canvas).any():
@@ -206,7 +190,8 @@ class OrderToken(Method):
             parent = np.repeat(np.arange(open_.size), np.where(open_, beams if begins else 1, 1))
             before, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
             draw = occurrence(prediction.row)
-            canvas, weight = grown(run, particles, parent, draw), particles.log_weight[parent]
+            canvas = grown(process, particles, parent, at(run), run.rng)
+            weight = particles.log_weight[parent]
             if begins:
                 score = np.zeros(parent.size)
                 (drawn,) = np.nonzero(prediction.row >= 0)

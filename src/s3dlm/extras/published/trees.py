@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from s3dlm.diffusion.blocks import Blocks, Reveal
+from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
-from s3dlm.extras.published.beams import accept, at, masked_process, score_looks
+from s3dlm.extras.published.beams import accept, at, score_looks
 from s3dlm.extras.published.whole import WholeDraws
 from s3dlm.search.expand import occurrence
 from s3dlm.search.method import Ending, Method
@@ -78,7 +79,7 @@ class UnMaskFork(Method):
         return 3 * self.size
 
     async def search(self, run: Run) -> Particles:
-        own = masked_process(run)
+        own = MaskedDiffusion.in_run(run)
         length = own.start(1, run.rng).tokens.shape[1]
         pace = [Reveal(0, length, max(reveal.count for reveal in own.schedule))]
         whole = Blocks(length) if not own.blocks.causal else own.blocks
@@ -174,7 +175,7 @@ class Vgb(Method):
                 f"method='vgb' walks by the score of partial texts, and verifier {name!r} reads none; "
                 "choose verifier='checker', or give yours a method `score_partial`"
             )
-        if masked_process(run).blocks.causal:
+        if MaskedDiffusion.in_run(run).blocks.causal:
             raise SettingsError(
                 "method='vgb' reveals and masks anywhere in a text, and this model is block-causal: it "
                 "fills one block after the other; choose another method, or a model that reads in both "
@@ -183,7 +184,7 @@ class Vgb(Method):
 
     async def search(self, run: Run) -> Particles:
         size, rng = self.size, run.rng
-        run.process = process = WholeDraws.of(masked_process(run), draws=TOKENS * size)
+        run.process = process = WholeDraws.of(MaskedDiffusion.in_run(run), draws=TOKENS * size)
         particles = await run.begin(size)
         blanks = int((particles.canvas.tokens[0] == process.mask_id).sum())
         enough = run.scorer.verifier.satisfied_at
