@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 import s3dlm
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
+from s3dlm.job import Job, prepare
+from s3dlm.models.base import Turn
 from s3dlm.search.method import Method
 from s3dlm.search.particles import Particles
 from s3dlm.search.run import Run
@@ -24,44 +27,47 @@ QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 32, "steps": 8, "block_length": 32, "temperature": 1.0}
 
 
+HALF = Job("q", earlier=(Turn("user", "\ud800"),))
+
+
 @pytest.mark.parametrize(
-    ("arguments", "options", "words"),
+    ("prompt", "options", "words"),
     [
-        ((5,), {}, ["prompt=5 is not a text", "as a string"]),
-        (([{"role": "user", "content": "hi"}],), {}, ["is not a text", "conversation"]),
-        (("",), {}, ["is empty"]),
-        (("2 \ud83d 3",), {}, ["'\\ud83d' at position 2", "errors='replace'"]),
-        (("x",), {"settings": {"particles": 3}}, ["not a s3dlm.Settings", "as keywords"]),
-        (("x",), {"particels": 3}, ["did you mean 'particles'"]),
-        (("x",), {"method": "best_off"}, ["did you mean 'best_of_k'"]),
-        (("x",), {"method": 7}, ["method=7", "a name such as"]),
-        (("x",), {"verifier": "cheker"}, ["did you mean 'checker'"]),
-        (("x",), {"verifier": 3}, ["is not a verifier", "a function"]),
-        (("x",), {"task": "countdwn"}, ["did you mean 'countdown'"]),
-        (("x",), {"settings": s3dlm.Settings(), "particles": 3}, ["were both given"]),
+        (5, {}, ["prompt=5 is not a text", "as a string"]),
+        ([{"role": "user", "content": "hi"}], {}, ["is not a text", "conversation"]),
+        ("", {}, ["is empty"]),
+        ("2 \ud83d 3", {}, ["'\\ud83d' at position 2", "errors='replace'"]),
+        ("x" * 600, {}, ["the prompt has 601 tokens", "at most 512", "to 384 tokens"]),
+        ("x", {"settings": {"particles": 3}}, ["not a s3dlm.Settings", "as keywords"]),
+        ("x", {"particels": 3}, ["did you mean 'particles'"]),
+        ("x", {"method": "best_off"}, ["did you mean 'best_of_k'"]),
+        ("x", {"verifier": "cheker"}, ["did you mean 'checker'"]),
+        ("x", {"verifier": 3}, ["is not a verifier", "a function"]),
+        ("x", {"task": "countdwn"}, ["did you mean 'countdown'"]),
+        ("x", {"settings": s3dlm.Settings(), "particles": 3}, ["were both given"]),
+        ("x", {"call": partial(s3dlm.generate, 3.5)}, ["model=3.5 is not a model; give a name"]),
+        ("x", {"call": partial(s3dlm.generate_batch, "tiny")}, ["takes a list of prompts"]),
+        ("x", {"call": lambda prompt, **_: prepare(fake_model(), HALF)}, ["half of a character"]),
     ],
 )
 def test_a_wrong_argument_is_named_with_what_is_allowed(
-    arguments: tuple[Any, ...], options: dict[str, Any], words: list[str]
+    prompt: Any, options: dict[str, Any], words: list[str]
 ) -> None:
+    call = options.pop("call", partial(s3dlm.generate, fake_model()))
     with pytest.raises((SettingsError, PromptError)) as caught:
-        s3dlm.generate(fake_model(), *arguments, **options)
+        call(prompt, **options)
     for word in words:
         assert word in str(caught.value)
 
 
-def test_a_model_that_is_none() -> None:
-    with pytest.raises(SettingsError, match=r"model=3\.5 is not a model; give a name"):
-        s3dlm.generate(3.5, "x")  # type: ignore[arg-type]
+def test_half_a_character_may_stand_in_a_sample_id() -> None:
+    assert s3dlm.generate(fake_model(), "q", sample_id="\ud800", **SMALL)
 
 
 def test_a_verifier_by_name_is_a_setting() -> None:
-    result = s3dlm.generate(fake_model(), QUESTION, task="countdown", verifier="checker", **SMALL)
-    assert result.settings.verifier == "checker"
-    settings = s3dlm.Settings(**SMALL)
-    again = s3dlm.generate(
-        fake_model(), QUESTION, task="countdown", verifier="checker", settings=settings
-    )
+    ask = partial(s3dlm.generate, fake_model(), QUESTION, task="countdown", verifier="checker")
+    result, again = ask(**SMALL), ask(settings=s3dlm.Settings(**SMALL))
+    assert again.settings.verifier == result.settings.verifier == "checker"
     assert again.text == result.text
 
 
@@ -116,19 +122,9 @@ def test_a_registered_method_is_known_everywhere() -> None:
 def test_a_file_can_hold_a_method(tmp_path: Path) -> None:
     file = Path(__file__).parents[1] / "examples" / "own_method.py"
     (name,) = re.findall(r"^class (\w+)\(", file.read_text(), re.MULTILINE)[:1]
-    command = [
-        sys.executable,
-        "-c",
-        "from s3dlm.cli.main import main; main()",
-        "generate",
-        "Target: 15 Numbers: 10, 1, 6",
-    ]
-    done = subprocess.run(
-        [*command, "--method", f"{file}:{name}", "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", "from s3dlm.cli.main import main; main()", "generate"]
+    words = ["Target: 15 Numbers: 10, 1, 6", "--method", f"{file}:{name}", "--json"]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["text"]
     with pytest.raises(SettingsError, match=r"name=.Nobody. is unknown; choose one of: Beam"):
@@ -149,13 +145,12 @@ def test_a_method_must_be_a_method() -> None:
 
 
 def test_a_search_is_iterated_for_its_steps_and_then_has_a_result() -> None:
-    search = s3dlm.stream(fake_model(), QUESTION, task="countdown", **SMALL)
-    steps = list(search)
-    assert {type(step) for step in steps} == {s3dlm.Step}
+    search, other = (
+        s3dlm.stream(fake_model(), QUESTION, task="countdown", **SMALL) for _ in range(2)
+    )
+    assert {type(step) for step in search} == {s3dlm.Step}
     assert search.result is search.result
-    whole = s3dlm.stream(
-        fake_model(), QUESTION, task="countdown", **SMALL
-    ).result  # no step was asked for
+    whole = other.result  # no step was asked for
     assert whole.text == search.result.text
     data = search.result.to_dict()
     assert json.loads(json.dumps(data)) == data

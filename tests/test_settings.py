@@ -48,7 +48,6 @@ def test_revise_looks_often_and_has_one_round_more() -> None:
         ({"temperature": "hot"}, ["temperature='hot'"]),
         ({"steps": 1, "block_length": 32}, ["steps=1", "4 blocks", "from 4 to 128"]),
         ({"steps": 200}, ["steps=200", "from 2 to 128"]),
-        ({"particels": 8}, ["particels", "did you mean 'particles'"]),
         ({"method": "greedy", "temperature": 1.0}, ["temperature=1.0", "decides it: it is 0.0"]),
         ({"method": "baseline", "lam": 2.0}, ["lam=2.0", "'baseline'", "s3"]),
         ({"policy": "low-confidence"}, ["did you mean 'low_confidence'"]),

@@ -5,7 +5,7 @@ from operator import mul
 import pytest
 
 from s3dlm.errors import S3dlmError, SettingsError, VerifierError
-from s3dlm.verifier import PARTS, VERIFIERS, Score, as_verifier, compose, for_task
+from s3dlm.verifier import PARTS, VERIFIERS, as_verifier, compose, for_task
 from s3dlm.verifier.names import _named
 from s3dlm.verifier.weights import PAPER
 
@@ -75,13 +75,6 @@ REFUSED = [  # (call, words)
 def test_what_is_no_verifier_is_refused_with_a_reason(call, words):
     with pytest.raises((SettingsError, VerifierError), match=words):
         call()
-
-
-def test_a_function_is_a_verifier_and_a_verifier_itself():
-    verifier = as_verifier(lambda prompt, text, confidence: len(text) / 10 + (confidence or 0))
-    assert verifier.score("q", "12345", 0.25) == Score(0.75, {"custom": 0.75})
-    paper = for_task("gsm8k")
-    assert as_verifier(paper) is for_task("gsm8k", "paper") is paper
 
 
 class Entry:

@@ -17,19 +17,8 @@ from s3dlm.extras.published.whole import WholeDraws
 from s3dlm.search.expand import grown, occurrence
 from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
-from s3dlm.search.particles import (
-    Canvas,
-    CanvasPredictions,
-    Floats,
-    Ints,
-    Looked,
-    Particles,
-    Predict,
-    Survivors,
-    distinct,
-)
+from s3dlm.search.particles import Particles, Predict, Survivors, distinct
 from s3dlm.search.run import Run
-from s3dlm.search.score import Scores
 
 if TYPE_CHECKING:
     from s3dlm.diffusion.decoding import Decoding
@@ -45,12 +34,6 @@ def at(run: Run) -> int:
     return min(run.steps, run.process.steps - 1)
 
 
-async def score_looks(run: Run, canvas: Canvas, prediction: CanvasPredictions) -> Scores:
-    """What the verifier says of the look-aheads."""
-    clean = next(run.process.look_aheads(canvas, prediction))
-    return await run.scorer.score(clean, f"step {run.steps + 1}")
-
-
 async def ask(run: Run, rows: Rows) -> Prediction:
     """The model's prediction of rows that are no canvases of the search itself."""
     cost = len(rows.canvas) * run.process.passes
@@ -58,32 +41,6 @@ async def ask(run: Run, rows: Rows) -> Prediction:
     value = await Predict(rows)
     run.pay(cost, cost)
     return value
-
-
-def accept(
-    run: Run, canvas: Canvas, prediction: CanvasPredictions, parent: Ints, index: Ints,
-    scores: Scores | None = None, weight: Floats | None = None,
-) -> Particles:  # fmt: skip
-    """The population after a step that a method made in its own way.
-
-    Args:
-        run: The search.
-        canvas: The children.
-        prediction: What the model predicts for them, as `Run.forward` returned it.
-        parent: The particle of each; −1: none.
-        index: Which of them survive.
-        scores: Of their look-aheads, if they were verified.
-        weight: Their log-weights; equal by default.
-    """
-    count = len(canvas.tokens)
-    scores = Scores.missing(count) if scores is None else scores
-    weight = np.zeros(count) if weight is None else weight
-    looked = Looked(prediction, next(run.process.look_aheads(canvas, prediction)), scores)
-    survivors = Survivors(index, weight[index], resampled=index.size != count)
-    run.tell(canvas, parent, looked, weight, survivors)
-    kept = run.populate(canvas.take(index), looked.take(index))
-    run.particles = replace(kept, log_weight=weight[index])
-    return run.particles
 
 
 class Prism(Method):
@@ -120,27 +77,28 @@ class Prism(Method):
         while True:
             parent = np.arange(len(particles))
             canvas = grown(process, particles, parent, at(run), run.rng)
-            prediction = (await run.forward(canvas, at(run), logical=parent.size)).prediction
+            children = run.children(particles, canvas, parent)
+            ahead = await run.predict(children)
             before, blocks = blocks, process.progress(canvas, at(run)).blocks
             step = step + 1 if blocks == before else 0
             width = max(least, math.ceil(size * DECAY ** -(step - first)))
             narrows = allowed <= step < last and parent.size > width
             done = not process.is_open(canvas).any()
-            scores = await score_looks(run, canvas, prediction) if narrows or done else None
-            if not narrows or scores is None:
-                particles = accept(run, canvas, prediction, parent, parent, scores)
+            looked = await run.verify(ahead, wanted=narrows or done)
+            if not narrows:
+                particles = run.keep(children, looked)
                 if done:
                     return particles
                 continue
-            clean = next(process.look_aheads(canvas, prediction))
-            texts = ["".join(process.reader.read(tokens).split()) for tokens in clean.tokens]
+            texts = ["".join(process.reader.read(tokens).split()) for tokens in looked.clean.tokens]
             # The best of different texts; if there are fewer, then also further copies.
-            order = np.argsort(-scores.total, kind="stable").tolist()
+            order = np.argsort(-looked.score, kind="stable").tolist()
             best_of = {texts[row]: row for row in reversed(order)}
             order.sort(key=lambda row: best_of[texts[row]] != row)
             best = np.array(order[: max(1, least // 2)])
             copies = np.sort(np.arange(width) % best.size)
-            particles = accept(run, canvas, prediction, parent, best[copies], scores)
+            survivors = Survivors(best[copies], np.zeros(width), resampled=True)
+            particles = run.keep(children, looked, survivors=survivors)
             where = np.zeros(particles.canvas.tokens.shape, dtype=np.bool_)
             for row in np.flatnonzero(occurrence(copies)):
                 (known,) = np.nonzero(particles.canvas.logp[row])
@@ -205,9 +163,9 @@ class OrderToken(Method):
                 weight = weight + score if self.adds_up else score
                 best = np.argsort(-weight, kind="stable")[:beams]
                 canvas, parent, weight = canvas.take(best), parent[best], weight[best]
-            prediction = (await run.forward(canvas, at(run), logical=parent.size)).prediction
-            everyone = np.arange(parent.size)
-            particles = accept(run, canvas, prediction, parent, everyone, weight=weight)
+            ahead = await run.forward(canvas, at(run), logical=parent.size)
+            looked = await run.verify(ahead, wanted=False)
+            particles = run.keep(run.children(particles, canvas, parent), looked, weight)
             before_blocks, blocks = blocks, process.progress(canvas, at(run) - 1).blocks
             begins = blocks > before_blocks
         return particles
