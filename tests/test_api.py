@@ -8,18 +8,17 @@ import re
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import s3dlm
+from examples import own_method
+from examples.own_method import Beam
 from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
 from s3dlm.job import Job, prepare
 from s3dlm.models.base import Turn
 from s3dlm.search.method import Method
-from s3dlm.search.particles import Particles
-from s3dlm.search.run import Run
 from s3dlm.settings import schema
 from tests.fakes import events_of, fake_model
 
@@ -89,39 +88,22 @@ def test_notebooks_get_html_without_the_models_markup() -> None:
     assert "&lt;" in result._repr_html_()
 
 
-class Lucky(Method):
-    """One sample, as anybody could write it."""
-
-    name = "lucky"
-    verified = "never"
-
-    async def search(self, run: Run) -> Particles:
-        particles = await run.begin(1)
-        while particles.open:
-            children = run.expand(particles, 1)
-            ahead = await run.predict(children)
-            looked = await run.verify(ahead, wanted=False)
-            particles = run.keep(children, looked)
-        return particles
-
-
 def test_a_registered_method_is_known_everywhere() -> None:
-    s3dlm.register_method(Lucky)
-    assert "lucky" in schema()["method"]["enum"]  # the server's form and schema
-    settings = s3dlm.Settings("lucky", **SMALL)
+    s3dlm.register_method(Beam)
+    assert "beam" in schema()["method"]["enum"]  # the server's form and schema
+    settings = s3dlm.Settings("beam", **SMALL)
     assert s3dlm.Settings.from_json(settings.to_json()) == settings
     named, given = (
         s3dlm.generate(fake_model(), QUESTION, task="countdown", method=method, **SMALL)
-        for method in ("lucky", Lucky())
+        for method in ("beam", Beam())
     )
     assert named.text == given.text
-    with pytest.raises(SettingsError, match="'lucky' exists"):
-        s3dlm.register_method(Lucky)
+    with pytest.raises(SettingsError, match="'beam' exists"):
+        s3dlm.register_method(Beam)
 
 
-def test_a_file_can_hold_a_method(tmp_path: Path) -> None:
-    file = Path(__file__).parents[1] / "examples" / "own_method.py"
-    (name,) = re.findall(r"^class (\w+)\(", file.read_text(), re.MULTILINE)[:1]
+def test_a_file_can_hold_a_method() -> None:
+    file, name = own_method.__file__, Beam.__name__
     command = [sys.executable, "-c", "from s3dlm.cli.main import main; main()", "generate"]
     words = ["Target: 15 Numbers: 10, 1, 6", "--method", f"{file}:{name}", "--json"]
     done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)

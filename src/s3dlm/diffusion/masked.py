@@ -102,16 +102,11 @@ class MaskedDiffusion:
         return len(self.schedule)
 
     @property
-    def adaptive(self) -> bool:
-        """Whether every canvas is filled at its own pace, and not by a schedule."""
-        return self.decoding.adaptive
-
-    @property
     def passes(self) -> int:
         return 2 if self.sampling.guidance else 1
 
     def progress(self, canvas: Canvas, step: int) -> Progress:
-        if self.adaptive or self.left is not None:
+        if self.decoding.adaptive or self.left is not None:
             tokens = canvas.tokens
             masked, length = tokens == self.mask_id, tokens.shape[1]
             first = np.where(masked.any(axis=1), masked.argmax(axis=1), length)
@@ -155,7 +150,7 @@ class MaskedDiffusion:
             uniforms=rng.random((len(tokens), int((stop - start).max()), draws)),
             temperature=decoding.temperature,
             look_ahead=self.look_ahead_wanted,
-            statistics=not self.adaptive and decoding.policy in STATISTICAL,
+            statistics=not decoding.adaptive and decoding.policy in STATISTICAL,
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
             sampling=self.sampling,
         )

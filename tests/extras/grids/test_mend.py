@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -58,14 +57,6 @@ def test_children_are_chosen_by_what_is_known_of_them_and_only_they_are_forwarde
     assert len(verifier.parts) == len(set(verifier.parts)) > 4 * 16
     assert max(map(len, verifier.parts)) <= 32
     assert digits(steps) < digits(run(Digits(), particles=4, rounds=0)[0]) / 2
-
-
-def test_a_child_descends_from_the_canvas_that_it_continues() -> None:
-    steps, _ = run(Digits(), particles=4, screen=8, rounds=0)
-    for before, step in itertools.pairwise(steps):
-        parents = before.tokens[before.survivor][step.parent]
-        known = parents != MASK
-        assert (step.tokens[known] == parents[known]).all()
 
 
 def test_where_nothing_is_told_apart_children_still_differ() -> None:
