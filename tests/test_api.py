@@ -8,55 +8,18 @@ import re
 import subprocess
 import sys
 from functools import partial
-from typing import Any
 
 import pytest
 
 import s3dlm
 from examples import own_method
 from examples.own_method import Beam
-from s3dlm.errors import PromptError, S3dlmError, SettingsError, VerifierError
-from s3dlm.job import Job, prepare
-from s3dlm.models.base import Turn
-from s3dlm.search.method import Method
+from s3dlm.errors import S3dlmError, SettingsError, VerifierError
 from s3dlm.settings import schema
 from tests.fakes import events_of, fake_model
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"
 SMALL = {"gen_length": 32, "steps": 8, "block_length": 32, "temperature": 1.0}
-
-
-HALF = Job("q", earlier=(Turn("user", "\ud800"),))
-
-
-@pytest.mark.parametrize(
-    ("prompt", "options", "words"),
-    [
-        (5, {}, ["prompt=5 is not a text", "as a string"]),
-        ([{"role": "user", "content": "hi"}], {}, ["is not a text", "conversation"]),
-        ("", {}, ["is empty"]),
-        ("2 \ud83d 3", {}, ["'\\ud83d' at position 2", "errors='replace'"]),
-        ("x" * 600, {}, ["the prompt has 601 tokens", "at most 512", "to 384 tokens"]),
-        ("x", {"settings": {"particles": 3}}, ["not a s3dlm.Settings", "as keywords"]),
-        ("x", {"particels": 3}, ["did you mean 'particles'"]),
-        ("x", {"method": "best_off"}, ["did you mean 'best_of_k'"]),
-        ("x", {"verifier": "cheker"}, ["did you mean 'checker'"]),
-        ("x", {"verifier": 3}, ["is not a verifier", "a function"]),
-        ("x", {"task": "countdwn"}, ["did you mean 'countdown'"]),
-        ("x", {"settings": s3dlm.Settings(), "particles": 3}, ["were both given"]),
-        ("x", {"call": partial(s3dlm.generate, 3.5)}, ["model=3.5 is not a model; give a name"]),
-        ("x", {"call": partial(s3dlm.generate_batch, "tiny")}, ["takes a list of prompts"]),
-        ("x", {"call": lambda prompt, **_: prepare(fake_model(), HALF)}, ["half of a character"]),
-    ],
-)
-def test_a_wrong_argument_is_named_with_what_is_allowed(
-    prompt: Any, options: dict[str, Any], words: list[str]
-) -> None:
-    call = options.pop("call", partial(s3dlm.generate, fake_model()))
-    with pytest.raises((SettingsError, PromptError)) as caught:
-        call(prompt, **options)
-    for word in words:
-        assert word in str(caught.value)
 
 
 def test_half_a_character_may_stand_in_a_sample_id() -> None:
@@ -111,19 +74,6 @@ def test_a_file_can_hold_a_method() -> None:
     assert json.loads(done.stdout)["text"]
     with pytest.raises(SettingsError, match=r"name=.Nobody. is unknown; choose one of: Beam"):
         s3dlm.Settings(f"{file}:Nobody")
-    with pytest.raises(SettingsError, match=r"there is no file gone\.py; give FILE\.py:NAME"):
-        s3dlm.Settings("gone.py:Mine")
-
-
-def test_a_method_must_be_a_method() -> None:
-    with pytest.raises(
-        SettingsError, match=r"register_method got .*; give a subclass of s3dlm\.Method"
-    ):
-        s3dlm.register_method({"branches": True})  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match="use letters, digits and _"):
-        s3dlm.register_method(type("Mine", (Method,), {"name": "my method"}))
-    with pytest.raises(SettingsError, match=r"'s3' exists; .* replace=True"):
-        s3dlm.register_method(type("Mine", (Method,), {"name": "s3"}))
 
 
 def test_a_search_is_iterated_for_its_steps_and_then_has_a_result() -> None:

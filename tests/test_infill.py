@@ -14,7 +14,6 @@ import s3dlm
 from s3dlm.diffusion.blocks import Blocks, Reveal, hole_reveals
 from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
-from s3dlm.errors import PromptError, SettingsError
 from s3dlm.job import prepare
 from s3dlm.search.methods import METHODS
 from s3dlm.search.remask import REMASKINGS
@@ -71,45 +70,6 @@ def test_two_backslashes_before_brackets_stand_for_one(slashes: int) -> None:
     known = Template.parse("a" + "\\" * slashes + "[[1]][[2]]").known
     kept = "a" + "\\" * (slashes // 2)
     assert known == ((kept + "[[1]]", "") if slashes % 2 else (kept, "", ""))
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("no hole", ["has no hole", "[[16]]"]),
-        (r"only \[[3]]", ["has no hole"]),
-        ("a [[]] b", ["is empty", "[[16]]"]),
-        ("a [[0]] b", ["at least 1"]),
-        ("a [[2-5]] b", ["[[2-5]]", "not a number of tokens", r"\[["]),
-        ("a [[3 b", ["no closing ]]"]),
-        ("a [[3 [[4]] b", ["nested"]),
-        ("a [[999999999]]", ["999999999 tokens", "reads at most 512"]),
-        ("a [[460]]" + "b" * 100, ["reads at most 512 in all", "and the prompt has"]),
-        (5, ["infill=5 is not a text"]),
-        (("[[2]]", "x" * 600), ["at least 2 tokens and the prompt has", "512 in all"]),
-        (("a [[2]]", "x <|mdm_mask|> y"), ["the prompt contains the model's mask token"]),
-        (("a <|mdm_mask|> [[2]]", "x"), ["contains the model's mask token"]),
-        (("[[2]]", "", "countdown"), ["give a question, which task='countdown' needs"]),
-    ],
-    ids=lambda given: str(given)[:40],
-)
-def test_a_mistake_is_named_with_its_remedy(text: Any, words: list[str]) -> None:
-    text, prompt, task = (*text, None)[:3] if isinstance(text, tuple) else (text, QUESTION, None)
-    model = s3dlm.load("tiny") if "mask" in words[0] else fake_model()  # whose tokenizer knows it
-    with pytest.raises(PromptError) as caught:
-        s3dlm.infill(model, text, prompt=prompt, task=task, method="baseline")
-    for word in words:
-        assert word in str(caught.value)
-
-
-def test_what_cannot_be_filled_is_refused() -> None:
-    with pytest.raises(SettingsError, match="end_tokens='last' changes nothing"):
-        fill(end_tokens="last")
-    model = fake_model()
-    model.denoiser.causal_block = 8  # type: ignore[attr-defined]
-    for steps in (16, 1):  # however the settings suit its blocks
-        with pytest.raises(SettingsError, match="block-causal"):
-            fill(method="baseline", model=model, gen_length=16, block_length=16, steps=steps)
 
 
 # The process

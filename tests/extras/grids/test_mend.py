@@ -9,7 +9,7 @@ import pytest
 
 import s3dlm
 from s3dlm.diffusion.masked import MaskedDiffusion
-from s3dlm.errors import SettingsError, VerifierError
+from s3dlm.errors import VerifierError
 from s3dlm.extras.grids.mend import Mend
 from s3dlm.job import Job
 from s3dlm.search.remask import Text
@@ -66,23 +66,6 @@ def test_where_nothing_is_told_apart_children_still_differ() -> None:
 
     steps, _ = run(Content(), particles=8, screen=16, temperature=4.0, rounds=0)
     assert len({row.tobytes() for row in steps[0].tokens}) == len(steps[0].tokens) == 8
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"verifier": "paper"}, "does not for this task; choose checker or checker_solver"),
-        ({"verifier": lambda prompt, text, confidence: 0.5}, "score_partial"),
-        ({"lam": 0.0}, "screen=8 with lam=0 changes nothing"),
-        ({"screen": 1}, "screen=1 with lam=30 changes nothing"),
-        ({"screen": 1001}, "screen=1001"),
-        ({"method": "s3"}, "screen=8 is not a setting of method='s3'"),
-    ],
-)
-def test_screening_that_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
-    given = {"method": "mend", "screen": 8, "verifier": "checker", **options}
-    with pytest.raises(SettingsError, match=words):
-        s3dlm.generate(fake_model(), QUESTION, task="countdown", **given)
 
 
 @pytest.mark.parametrize("value", [Score(1.5), Score(float("nan")), None, ValueError("zebra")])
