@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from s3dlm.search.step import Step
@@ -28,12 +27,3 @@ def test_filled_uses_more_of_the_budget_than_distinct_and_distinct_more_than_non
         for sampling in ("independent", "distinct", "filled")
     }
     assert nfe["independent"] < nfe["distinct"] <= nfe["filled"]
-
-
-def test_a_filled_child_descends_from_the_parent_it_names() -> None:
-    steps = steps_of("filled")
-    for before, after in itertools.pairwise(steps):
-        survivors = before.tokens[before.survivor]
-        for child, parent in zip(after.tokens, after.parent, strict=True):
-            known = survivors[parent] != 256
-            assert (child[known] == survivors[parent][known]).all()

@@ -13,8 +13,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.search.rounds import MOST_IDLE
 from s3dlm.search.step import Memo
 from s3dlm.settings import Settings
-from s3dlm.verifier import Score, Verifier
-from tests.fakes import QUESTION, assert_same_search, events_of, fake_model, search, small
+from tests.fakes import QUESTION, Judge, assert_same_search, events_of, fake_model, search, small
 
 FEW = {"gen_length": 32, "steps": 8, "block_length": 16, "temperature": 0.6, "particles": 2}
 ROUNDS: dict[str, Any] = {"rounds": 3, "remask": "random", "remask_fraction": 0.2}
@@ -51,9 +50,8 @@ def test_what_comes_back_is_not_paid_for_and_nothing_else_changes(
 
 def test_a_search_in_which_nothing_comes_back_keeps_nothing() -> None:
     def capacity(method: str, **values: Any) -> int:
-        return prepare(
-            fake_model(), Job("q", settings=Settings(method, **values))
-        ).run.memo.capacity
+        job = Job("q", settings=Settings(method, **values))
+        return prepare(fake_model(), job).run.memo.capacity
 
     assert capacity("s3") == capacity("baseline") == capacity("s3", budget=64, memo=0) == 0
     assert capacity("s3", reveal="threshold") == capacity("s3", budget=64) == 128 << 20
@@ -102,18 +100,10 @@ def test_a_search_that_outgrows_its_memo_is_the_same() -> None:
 @pytest.mark.parametrize("method", ["verified_best_of_k", "adaptive_vote"])
 def test_a_search_that_meets_nothing_new_ends_before_its_budget(method: str) -> None:
     """Of a sharp model all texts are equal; a budget of any size is no reason to go on for ever."""
-
-    class Unhappy(Verifier):
-        satisfied_at = 1.0
-
-        def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-            return Score(0.1)
-
     usual = {"decided_at": 0.9999, "gen_length": 16, "steps": 4, "temperature": 0.01}
     settings = small(method, usual, budget=10**9)
-    *steps, result = events_of(
-        fake_model(noise=0.0, push=20.0), "?", settings=settings, verifier=Unhappy()
-    )
+    model, unhappy = fake_model(noise=0.0, push=20.0), Judge(0.1, satisfied_at=1.0)
+    *steps, result = events_of(model, "?", settings=settings, verifier=unhappy)
     assert isinstance(result, s3dlm.Result)
     assert result.nfe < 20
     assert len({step.round for step in steps}) <= MOST_IDLE + 2  # type: ignore[union-attr]

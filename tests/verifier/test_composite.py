@@ -4,8 +4,8 @@ from operator import mul
 
 import pytest
 
-from s3dlm.errors import S3dlmError, SettingsError, VerifierError
-from s3dlm.verifier import PARTS, VERIFIERS, Score, as_verifier, compose, for_task
+from s3dlm.errors import S3dlmError
+from s3dlm.verifier import PARTS, VERIFIERS, as_verifier, compose, for_task
 from s3dlm.verifier.names import _named
 from s3dlm.verifier.weights import PAPER
 
@@ -47,41 +47,6 @@ def test_a_composite_of_parts_of_ones_own():
     paper = for_task("gsm8k").score("q", text).total
     assert score.parts["short"] == pytest.approx(1 - len(text) / 100)
     assert score.total == pytest.approx(0.5 + 0.25 * (1 - len(text) / 100) + 0.25 * paper)
-
-
-REFUSED = [  # (call, words)
-    (lambda: compose({"structure": 0.5}), "add up to 0.5"),
-    (lambda: compose({"structure": 0.7, "arithmetic": 0.7}), "add up to 1.4"),
-    (lambda: compose({"structure": 1.5, "arithmetic": -0.5}), "'arithmetic' is -0.5"),
-    (lambda: compose({"structure": float("nan")}), "is nan"),
-    (lambda: compose({"structure": True}), "is True"),
-    (lambda: compose({"structure": "1"}), "is '1'"),
-    (lambda: compose({"beauty": 1.0}), "part='beauty' is unknown"),
-    (lambda: compose({}), "add up to 0"),
-    (lambda: compose({"structure": 1.0}, form="prose"), "form='prose' is unknown; choose one of"),
-    (lambda: compose({"structure": 1.0}, constraint="chess"), "'chess' is unknown; choose one of"),
-    (lambda: for_task("gsm8"), "did you mean 'gsm8k'"),
-    (lambda: for_task("gsm8k", "papr"), "verifier='papr'"),
-    (lambda: as_verifier("nobody"), "verifier='nobody'"),
-    (lambda: as_verifier(3), r"not a verifier.*derived from"),
-    *[
-        (lambda value=value: as_verifier(lambda p, t, c: value).score("q", "text"), "finite number")
-        for value in (None, "high", float("nan"), float("inf"), [1])
-    ],
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "words"), REFUSED, ids=[words for _, words in REFUSED])
-def test_what_is_no_verifier_is_refused_with_a_reason(call, words):
-    with pytest.raises((SettingsError, VerifierError), match=words):
-        call()
-
-
-def test_a_function_is_a_verifier_and_a_verifier_itself():
-    verifier = as_verifier(lambda prompt, text, confidence: len(text) / 10 + (confidence or 0))
-    assert verifier.score("q", "12345", 0.25) == Score(0.75, {"custom": 0.75})
-    paper = for_task("gsm8k")
-    assert as_verifier(paper) is for_task("gsm8k", "paper") is paper
 
 
 class Entry:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -47,9 +47,11 @@ from s3dlm.search.particles import (
     CanvasPredictions,
     CleanText,
     Ints,
-    Process,
     Progress,
 )
+
+if TYPE_CHECKING:
+    from s3dlm.search.run import Run
 
 STATISTICAL = frozenset({"margin", "entropy", "pool"})  # policies that need statistics
 
@@ -82,14 +84,14 @@ class MaskedDiffusion:
         return cls(**{name: getattr(process, name) for name in names} | changes)
 
     @classmethod
-    def in_run(cls, process: Process) -> MaskedDiffusion:
+    def in_run(cls, run: Run) -> MaskedDiffusion:
         """A run's process, for methods that know masks."""
-        if not isinstance(process, MaskedDiffusion):
+        if not isinstance(run.process, MaskedDiffusion):
             raise SettingsError(
                 "this method is for models of masked diffusion, and this model is none; choose another, "
                 "such as method='s3' or 'revise'"
             )
-        return process
+        return run.process
 
     @property
     def mask_id(self) -> int:
@@ -100,16 +102,11 @@ class MaskedDiffusion:
         return len(self.schedule)
 
     @property
-    def adaptive(self) -> bool:
-        """Whether every canvas is filled at its own pace, and not by a schedule."""
-        return self.decoding.adaptive
-
-    @property
     def passes(self) -> int:
         return 2 if self.sampling.guidance else 1
 
     def progress(self, canvas: Canvas, step: int) -> Progress:
-        if self.adaptive or self.left is not None:
+        if self.decoding.adaptive or self.left is not None:
             tokens = canvas.tokens
             masked, length = tokens == self.mask_id, tokens.shape[1]
             first = np.where(masked.any(axis=1), masked.argmax(axis=1), length)
@@ -153,7 +150,7 @@ class MaskedDiffusion:
             uniforms=rng.random((len(tokens), int((stop - start).max()), draws)),
             temperature=decoding.temperature,
             look_ahead=self.look_ahead_wanted,
-            statistics=not self.adaptive and decoding.policy in STATISTICAL,
+            statistics=not decoding.adaptive and decoding.policy in STATISTICAL,
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
             sampling=self.sampling,
         )

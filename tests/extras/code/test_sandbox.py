@@ -19,7 +19,7 @@ from s3dlm.extras.code.sandbox.confine import MECHANISMS
 from s3dlm.extras.code.sandbox.runner import PROTECTIONS, UNSAFE
 from s3dlm.extras.code.sandbox.values import decode, encode, equal_values
 from tests.extras.code import needs_sandbox
-from tests.extras.code.test_hostile import processes, with_command_line
+from tests.extras.code.hostile import processes, with_command_line
 
 # Nothing here takes long; a busy machine may.
 PATIENT = SandboxLimits(seconds=60)
