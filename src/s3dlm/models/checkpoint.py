@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from s3dlm.errors import ModelError
+from s3dlm.errors import ModelError, short_repr
 from s3dlm.models.base import Loading, Model
 from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id, integer
 from s3dlm.models.folder import read_json, shards
@@ -124,12 +125,18 @@ def load_native(name: str, folder: Path, family: Family, how: Loading) -> Model:
     else:
         tokenizer = load_tokenizer(folder, trust_remote_code=how.trusted)
     mask_id = find_mask_id(stated, name, tokenizer.inner, family, how.mask_id)
-    config = family.read(stated, family, mask_id)
     block = how.block
     if block is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
         block = BD3LM_BLOCK  # no file states it: these are told by their names alone
-    if block is not None:
-        config = replace(config, causal_block=block or None)
+    try:
+        config = family.read(stated, family, mask_id)
+        if block is not None:
+            config = replace(config, causal_block=block or None)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ModelError(
+            f"the network's {wrong['loc'][0]}={short_repr(wrong['input'])} is not allowed: {wrong['msg']}"
+        ) from None
     files = shards(folder)
     slots = _checked_layout(folder, config, family, files)
     with torch.device("meta"):
