@@ -115,23 +115,6 @@ def test_the_rows_of_a_request_may_be_run_in_several_calls() -> None:
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
 
 
-def test_rows_of_several_temperatures_in_one_batch_keep_their_own() -> None:
-    """Rows of one length, so that they share a batch: none is sampled at a neighbour's temperature."""
-    requests = [
-        rows([[MASK] * 6] * 4, [1, 2], draws=16, temperature=temperature)
-        for temperature in (0.2, 1.0, 5.0, 0.2)
-    ]
-    together = Forward(Table(40))(requests)
-    draws = [found.draws for found in together]
-    assert not np.array_equal(draws[0], draws[1])
-    assert not np.array_equal(draws[1], draws[2])
-    np.testing.assert_array_equal(draws[0], draws[3])
-    for request, found in zip(requests, together, strict=True):
-        (alone,) = Forward(Table(40))([request])
-        np.testing.assert_array_equal(found.draws, alone.draws)
-        np.testing.assert_array_equal(found.draws_logp, alone.draws_logp)
-
-
 @pytest.mark.parametrize("vocabulary", [7, 4 * GROUP, 8 * GROUP + 3, 16 * GROUP])
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_samples_follow_the_tempered_softmax(vocabulary: int, temperature: float) -> None:
