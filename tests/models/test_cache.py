@@ -56,8 +56,9 @@ def watched(denoiser: Transformer) -> list[int]:
 
 def request(prompt: np.ndarray, canvas: np.ndarray, start: int) -> Rows:
     uniforms = np.random.default_rng(0).random((len(canvas), BLOCK, 2))
+    at = np.full(len(canvas), start)
     return Rows(
-        prompt, canvas, canvas == MASK, start, start + BLOCK, uniforms, 1.0,
+        prompt, canvas, canvas == MASK, at, at + BLOCK, uniforms, 1.0,
         look_ahead=True, statistics=False, label="a test",
     )  # fmt: skip
 
@@ -130,7 +131,7 @@ def test_finished_blocks_of_a_block_causal_model_are_never_run_again() -> None:
     seen = watched(denoiser)
     forward = Forward(denoiser)
     for rows in revealing(2, np.arange(37)):
-        known = rows.canvas[:, : rows.stop]
+        known = rows.canvas[:, : rows.stop[0]]
         forward([dataclasses.replace(rows, canvas=known, masked=known == MASK)])
     assert seen[0] == 37 + BLOCK  # the prompt, once
     assert max(seen[1:]) <= 3 * BLOCK  # then open blocks, which may lie in two of the network's

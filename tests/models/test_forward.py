@@ -49,7 +49,9 @@ def rows(canvas: list[list[int]], prompt: list[int], draws: int = 4, **changes: 
         "label": "step 1 of 1, prompt 'x'",
         **changes,
     }
-    uniforms = np.random.default_rng(0).random((len(tokens), options["stop"], draws))  # type: ignore[arg-type]
+    for name in ("start", "stop"):
+        options[name] = np.broadcast_to(options[name], len(tokens))  # type: ignore[call-overload]
+    uniforms = np.random.default_rng(0).random((len(tokens), options["stop"].max(), draws))  # type: ignore[attr-defined]
     return Rows(np.array(prompt), tokens, tokens == MASK, uniforms=uniforms, **options)  # type: ignore[arg-type]
 
 
@@ -196,5 +198,5 @@ def test_a_row_alone_is_summed_as_in_company_whatever_the_threads() -> None:
 
 @pytest.mark.parametrize("dual", [None, 0])
 def test_what_an_approximate_pass_says_is_not_remembered(dual: int | None) -> None:
-    (found,) = Forward(random_network(dual=dual))([make_rows(20, keep=True)])
+    (found,) = Forward(random_network(dual=dual))([make_rows(20, kept=[None] * 3)])
     assert (found.kept[0] is None) == (dual is not None)
