@@ -79,9 +79,9 @@ class TimedNoise:
         )  # the first token is the time
         rows = np.hstack([clock, canvas.tokens])
         wanted = np.tile(np.arange(1 + LENGTH) > 0, (len(rows), 1))
-        uniforms = rng.random((len(rows), LENGTH, self.draws))
+        uniforms, first = rng.random((len(rows), LENGTH, self.draws)), np.ones(len(rows), int)
         return Rows(
-            self.prompt, rows, wanted, 1, 1 + LENGTH, uniforms, 1.0, look_ahead=True,
+            self.prompt, rows, wanted, first, first + LENGTH, uniforms, 1.0, look_ahead=True,
             statistics=False, label="a toy",
         )  # fmt: skip
 

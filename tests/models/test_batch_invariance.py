@@ -75,24 +75,6 @@ def check(model: Transformer, tokens: torch.Tensor, companies: list[int]) -> Non
         assert torch.equal(padded(model, tokens[:3], total), together[:3])
 
 
-def test_rows_of_other_lengths_change_no_bit() -> None:
-    model = network(SMALL)
-    alone = [model.encode(some_tokens(1, length))[0] for length in (5, 40, 77, 128, 250)]
-    tokens = torch.full((5, 250), 9)
-    for i, row in enumerate(alone):
-        tokens[i, : len(row)] = some_tokens(1, len(row))[0]
-    lengths = torch.tensor([len(row) for row in alone])
-    together = model.encode(tokens, torch.arange(250) < lengths[:, None])
-    for row, features in zip(alone, together, strict=True):
-        assert torch.equal(row, features[: len(row)])
-
-
-def test_long_rows_do_not_depend_on_their_company() -> None:
-    model, tokens = network(SMALL), some_tokens(4, 500)
-    together = model.encode(tokens)
-    assert torch.equal(model.encode(tokens[:1]), together[:1])
-
-
 @torch.inference_mode()
 def test_logits_do_not_depend_on_how_many_are_asked_for_nor_where_they_are_written() -> None:
     model = network(SMALL)

@@ -74,7 +74,7 @@ def test_predictions_are_those_of_ministral(case: str, done: int) -> None:
         canvas[:, start + 3 :] = MASK
         rows.append(
             dataclasses.replace(
-                one, canvas=canvas, masked=canvas == MASK, start=start, stop=start + block,
+                one, canvas=canvas, masked=canvas == MASK, start=one.start + start, stop=one.start + start + block,
                 uniforms=np.zeros((3, block, 1)),
             )
         )  # fmt: skip

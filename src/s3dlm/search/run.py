@@ -277,7 +277,7 @@ class Run:
         self.allow(cost)  # what is refused draws no random numbers
         rows = process.ask(canvas.take(first[open_]), step, self.rng)
         if self.memo.capacity:
-            rows = replace(rows, kept=kept, keep=True)
+            rows = replace(rows, kept=kept)
         value = await Predict(rows)
         self.pay(cost, logical * process.passes)
         self.memo.keep(asked, value.kept)

@@ -18,7 +18,6 @@ import s3dlm.extras.judges.endpoint as judging
 from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.extras.judges import learned
 from s3dlm.extras.judges.endpoint import EndpointJudge
-from s3dlm.extras.judges.learned import LearnedVerifier
 from s3dlm.verifier import as_verifier
 from s3dlm.verifier.base import takes_many
 from s3dlm.verifier.calibration import sigmoid
@@ -97,7 +96,7 @@ def test_likelihood_is_the_mean_log_probability_of_the_text_alone(
     folders, monkeypatch, prompt, text, read, first
 ):
     """Of a long text that of its end counts."""
-    verifier = LearnedVerifier.load("likelihood", folders["likelihood"])
+    verifier = learned.load(f"likelihood:{folders['likelihood']}")
     monkeypatch.setattr("s3dlm.extras.judges.learned.MAX_TOKENS", max(len(read), 4))
     ids = torch.tensor([verifier.ids(read)])
     logp = torch.log_softmax(verifier.model(ids).logits[0], dim=-1)
@@ -108,7 +107,7 @@ def test_likelihood_is_the_mean_log_probability_of_the_text_alone(
 
 
 def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(folders, monkeypatch):
-    verifier = LearnedVerifier.load("prm", folders["prm"])
+    verifier = learned.load(f"prm:{folders['prm']}")
     text = "\n  3 + 4 = 7\n\nso 8\nand that is it\n"
     margins = iter([2.0, -1.0, 0.5])
     monkeypatch.setattr(learned, "_margin", lambda labels: next(margins))

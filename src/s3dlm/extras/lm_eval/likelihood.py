@@ -98,5 +98,13 @@ def _rows(
             f"{denoiser.context}; shorten the prompt"
         )
     masked, uniforms = canvas == denoiser.mask_id, np.zeros((*canvas.shape, 1))
-    block = (0, canvas.shape[1], uniforms, 0.0, False, False)  # all of it open, nothing sampled
+    start = np.zeros(len(canvas), np.int64)
+    block = (
+        start,
+        start + canvas.shape[1],
+        uniforms,
+        0.0,
+        False,
+        False,
+    )  # all of it open, nothing sampled
     return Rows(np.asarray(prompt, np.int64), canvas, masked, *block, label, asked=asked)
