@@ -162,7 +162,7 @@ def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
         ("eval --task nowhere.jsonl --out x", ["the file does not exist"]),
         ("eval --task nowhere.txt:gsm8k --out x", ["looks like a file", "FILE.jsonl"]),
         ("serve --max lenght=3", ["did you mean 'length'"]),
-        ("genrate", ["No such command", "lists the commands"]),
+        ("genrate", ["No such command 'genrate'; did you mean 'generate'?"]),
         ("hello", ["No such command", "s3dlm generate QUESTION"]),
         ("eval --model llada --dry-run --out x", ["did you mean 'GSAI-ML/LLaDA-8B-Instruct'"]),
         ("list foo", ["'foo' is not one of"]),
