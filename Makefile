@@ -13,7 +13,7 @@ $(VENV)/core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than 3.11; name another one: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) 2>/dev/null || \
 		{ $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --quiet --python $(BIN)/python install pip; }
-	@$(PIP) -e '.[report]'
+	@$(PIP) -e '.[math,report,serve]'
 	@touch $@
 
 # All that the checks need. Of sapiens only the weights are read; what it requires is old and large, and not installed.

@@ -2,12 +2,13 @@
 
 Machines are noisy, so nothing here is a number of seconds: two ways of doing the same thing take
 turns, and what is reported is the median of their ratios with its spread. Writes
-`benchmarks/results.json` and the table in `docs/appendix/performance.md`.
+`benchmarks/results.json` and the table `docs/appendix/performance-all-measurements.csv`.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import json
 import platform
@@ -41,7 +42,7 @@ from s3dlm.verifier import for_task
 ROOT = Path(__file__).parent.parent
 TINY = Settings.recommended(defaults_of("tiny"), "s3")
 WIDE = Settings("s3", gen_length=64, steps=8, block_length=64, temperature=0.7)
-MARK = "<!-- results -->"
+TABLE = ROOT / "docs" / "appendix" / "performance-all-measurements.csv"
 
 
 def search(model: Model, settings: Settings) -> Callable[[int], object]:
@@ -245,13 +246,12 @@ def growth(repeats: int = 3) -> Iterable[Figure]:
     yield figure(name, "≤ 1.2", length)
 
 
-def table(figures: list[Figure]) -> str:
-    lines = ["| figure | median | spread | target | met |", "|---|---|---|---|---|"]
+def rows(figures: list[Figure]) -> Iterable[list[str]]:
+    yield ["figure", "median", "spread", "target", "met"]
     for one in figures:
-        verdict = "–" if one.met is None else "yes" if one.met else "**no**"
+        verdict = "–" if one.met is None else "yes" if one.met else "no"
         spread = f"{one.low:.2f}–{one.high:.2f} ({one.repeats})"
-        lines.append(f"| {one.name} | {one.median:.2f} | {spread} | {one.target} | {verdict} |")
-    return "\n".join(lines)
+        yield [one.name, f"{one.median:.2f}", spread, one.target, verdict]
 
 
 def main() -> None:
@@ -291,10 +291,8 @@ def write(figures: list[Figure]) -> None:
     }
     data = {"machine": machine, "figures": [asdict(one) for one in figures]}
     path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    page = ROOT / "docs" / "appendix" / "performance.md"
-    before, _, rest = page.read_text().partition(MARK)
-    after = rest.partition(MARK)[2]
-    page.write_text(f"{before}{MARK}\n{table(figures)}\n{MARK}{after}")
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows(figures))
 
 
 if __name__ == "__main__":

@@ -50,10 +50,10 @@ OWN: dict[str, dict[str, Any]] = {  # what is changed in `mend` as it is shipped
     "mend, a solver's step": {},
 }
 PIECES: dict[str, dict[str, Any]] = {
-    "mend without re-masking": {"remask_below": 0.0, "careless": 0.0},
+    "mend without re-masking": {"remask_below": 0.0, "threshold_scale": 0.0},
     "mend without screening": {"screen": 0},
     "mend without the rule": {
-        "remask_below": 1.0, "careless": 0.0, "reveal_threshold": 0.3,
+        "remask_below": 1.0, "threshold_scale": 0.0, "reveal_threshold": 0.3,
     },
     "mend without the memo": {"memo": 0},
 }  # fmt: skip

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -138,7 +139,7 @@ def test_prompts_and_texts_with_holes_may_come_from_standard_input(
         ("eval --task nowhere.jsonl --out x", ["the file does not exist"]),
         ("eval --task nowhere.txt:gsm8k --out x", ["looks like a file", "FILE.jsonl"]),
         ("serve --max lenght=3", ["did you mean 'length'"]),
-        ("genrate", ["No such command", "lists the commands"]),
+        ("genrate", ["No such command 'genrate'; did you mean 'generate'?"]),
         ("hello", ["No such command", "s3dlm generate QUESTION"]),
         ("eval --model llada --dry-run --out x", ["did you mean 'GSAI-ML/LLaDA-8B-Instruct'"]),
         ("list foo", ["'foo' is not one of"]),
@@ -285,6 +286,30 @@ def test_a_paced_board_passes_on_every_event_and_error() -> None:
     events = list(events_of(model, QUESTION, task="countdown", settings=SIZES))
     shown = board.draw_search(events, board.pieces_of(model), console=console, pace=1e4)
     assert all(a is b for a, b in zip(shown, events, strict=True))
+
+
+def test_what_a_round_takes_back_stays_longer_and_a_long_search_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = fake_model()
+    settings = s3dlm.Settings("revise", rounds=1, gen_length=32, steps=8, block_length=16)
+    *steps, result = events_of(model, QUESTION, task="countdown", settings=settings)
+
+    def shown_for() -> float:
+        now = [0.0]
+
+        def sleep(seconds: float) -> None:
+            now[0] += seconds
+
+        monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+        console = Console(file=io.StringIO(), force_terminal=True, width=80, legacy_windows=False)
+        events = [*steps, result]
+        list(board.draw_search(events, board.pieces_of(model), console=console, pace=1.0))
+        return now[0]
+
+    assert shown_for() == len(steps) + board.REMASKED
+    monkeypatch.setattr(board, "PACED", 3)
+    assert shown_for() == 3
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -152,6 +152,12 @@ def run(command: str) -> str:
     return done.stdout
 
 
+def test_make_demo_installs_what_the_first_pages_run() -> None:
+    wanted = "-e '.[math,report,serve]'"
+    assert wanted in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert wanted in (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+
+
 def test_the_reference_of_settings_is_what_the_code_says() -> None:
     written = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert written == settings_page.page(), "run: python -m tools.settings_page"

@@ -34,7 +34,7 @@ SIZE = (900, 720)
 QUESTION = (
     "Zoe has 9 packs of 5 shells. She buys 8 packs of 6. How many shells does she have in the end?"
 )
-TITLE = "s3 on tiny: 9 · 5 + 8 · 6 = ?"
+TITLE = "revise on tiny"
 CURVES = {
     "greedy": "greedy decoding, adaptive reveal",
     "best_of_k": "majority vote of K samples",
@@ -88,24 +88,24 @@ def moving() -> None:
 
 
 def terminal(page: Any) -> Iterator[tuple[Image.Image, int]]:
-    """The board at every second step, in a terminal of 80 columns."""
+    """The board of README's command, in a terminal of 80 columns, with time to see what is re-masked."""
     model = s3dlm.load("tiny", progress=False)
-    search = s3dlm.stream(model, QUESTION, method="s3", particles=8, verifier="checker")
-    steps = list(search)
+    search = s3dlm.stream(model, QUESTION)
     drawn = board.Board(board.pieces_of(model), model.end_ids, TITLE, None, 80)
-    pictures = [picture for event in (*steps, search.result) for picture in drawn.pictures(event)]
-    for picture in pictures:
-        console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True)
-        console.print(picture)
-        yield framed(page, console), 300
+    for event in (*search, search.result):
+        for picture in drawn.pictures(event):
+            console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True)
+            console.print(f'$ s3dlm generate "{QUESTION}"', highlight=False)
+            console.print(picture)
+            yield framed(page, console), 600 if drawn.last is event else 2000
     console.print(f"answer: {search.result.answer}   {search.result.nfe} forward passes")
-    yield framed(page, console), 2200
+    yield framed(page, console), 2600
 
 
 def framed(page: Any, console: Console) -> Image.Image:
     drawing = console.export_svg(title="s3dlm generate", clear=False)
-    style = "body{margin:0;height:100vh;display:grid;place-items:center;background:#0d1117}"
-    page.set_content(f"<style>{style} svg{{width:88vw}}</style>{drawing}")
+    style = "body{margin:0;height:88vh;padding-top:12vh;text-align:center;background:#0d1117}"
+    page.set_content(f"<style>{style} svg{{width:94vw}}</style>{drawing}")
     return shot(page)
 
 

@@ -57,7 +57,7 @@ def take(
 
 
 def take_grids(browser: Any) -> None:
-    """A search that empties what stands twice, at the start of its second round."""
+    """A search that re-masks repeated digits, at the start of its second round."""
     model = s3dlm.load("sudoku9")
     task = tasks.load(tasks.get("sudoku9_open"), prompt_style="tiny", split="validation", limit=1)
     question = task.samples[0].question

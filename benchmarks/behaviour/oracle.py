@@ -91,7 +91,7 @@ ROWS: dict[str, tuple[type, dict[str, Any]]] = {
     "S³ 4 × 2, weighed by the oracle": (OracleS3, {}),
     "restarts that give up what is wrong": (GivesUp, {"particles": 1}),
     "re-masking exactly what is wrong": (
-        Mend, {"remask_below": 1.0, "careless": 0.0, "screen": 0, "accept": "replace", "patience": 0},
+        Mend, {"remask_below": 1.0, "threshold_scale": 0.0, "screen": 0, "accept": "replace", "patience": 0},
     ),
 }  # fmt: skip
 

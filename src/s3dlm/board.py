@@ -29,6 +29,8 @@ LEGEND = f"{BLOCK} hidden  {AGAIN} taken back  ■ end"
 MOST_ROWS = 12
 NARROW = 60  # columns; below, a row has no room for more than its text and score
 STEPS_PER_SECOND = 8.0  # that an eye can follow
+REMASKED = 6  # so many steps a picture of what a round takes back stays
+PACED = 96  # so many steps are shown at a pace; the rest of a long search as it runs
 
 Piece = Callable[[int], str | None]  # None: not yet known
 Shown = Sequence[tuple[int, np.ndarray]]  # canvases by number, with what was taken back of each
@@ -65,13 +67,15 @@ def draw_search(
     if not console.is_terminal:
         yield from _lines(events, console)
         return
-    board, due = Board(piece, end_ids, title, columns, console.width), 0.0
+    board, due, left = Board(piece, end_ids, title, columns, console.width), 0.0, PACED
     with Live(console=console, auto_refresh=False) as live:
         for event in _ahead(events) if pace else events:
             for picture in board.pictures(event):
                 time.sleep(max(0.0, due - time.monotonic()) if pace else 0.0)
                 live.update(picture, refresh=True)
-                due = time.monotonic() + (1 / pace if pace else 0.0)
+                steps = min(left, 1 if board.last is event else REMASKED)  # longer before a step
+                left -= steps
+                due = time.monotonic() + (steps / pace if pace else 0.0)
             yield event
 
 

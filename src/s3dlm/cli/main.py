@@ -164,7 +164,9 @@ def _mistake(error: Any) -> str:
     place = getattr(getattr(error, "ctx", None), "command_path", "s3dlm")
     flag = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
     if place == "s3dlm" and line.startswith("No such command"):
-        return f"{line}; `s3dlm generate QUESTION` asks a model, `s3dlm -h` lists the commands"
+        line, _, nearest = line.partition(". Did you mean ")
+        commands = "`s3dlm generate QUESTION` asks a model, `s3dlm -h` lists the commands"
+        return f"{line}; {f'did you mean {nearest}?' if nearest else commands}"
     from s3dlm.settings import schema
 
     if flag in schema():

@@ -252,6 +252,6 @@ def _summary(result: Result) -> str:
     if result.stopped in STOPPED:
         cost.append(STOPPED[result.stopped])
     answer = "no answer found" if result.answer is None else f"answer: {result.answer}"
-    answer = "the text is the answer" if result.text == result.answer else answer
+    answer = "answer: the text above" if result.text == result.answer else answer
     remarks = f"  ({'; '.join(notes)})" if notes else ""
     return f"\n{answer}{remarks}\n{'; '.join(cost)}"

@@ -147,7 +147,7 @@ def test_rounds_re_mask_only_where_the_first_look_ahead_is_unsure(
     assert steps[0].start_nfe == (1 if memo else 2)  # the first look is counted; a memo keeps it
 
 
-def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(
+def test_a_search_that_re_masks_reveals_by_how_sure_its_first_look_ahead_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     thresholds: list[float] = []
@@ -159,9 +159,9 @@ def test_a_careless_search_reveals_by_how_sure_its_first_look_ahead_is(
         return moves(mend, search)
 
     monkeypatch.setattr(Mend, "_moves", spy)
-    for careless, below in ((1.0, 1.0), (0.5, 1.0), (100.0, 1.0), (1.0, 0.001)):
-        options = {"particles": 1, "budget": 60, "careless": careless, "remask_below": below}
+    for scale, below in ((1.0, 1.0), (0.5, 1.0), (100.0, 1.0), (1.0, 0.001)):
+        options = {"particles": 1, "budget": 60, "threshold_scale": scale, "remask_below": below}
         run(by_text(), **options, **ADAPTIVE)
     sure = thresholds[0]
     assert 0 < sure < 1
-    assert thresholds[1:] == pytest.approx([sure / 2, 1.0])  # where it is sure, nothing is careless
+    assert thresholds[1:] == pytest.approx([sure / 2, 1.0])  # where it is sure, it is not scaled

@@ -1,6 +1,6 @@
 """`mend`: `revise` for grids, where a verifier sees which cells contradict each other.
 
-Where the first look-ahead is unsure, many grids may be right, and a careless draft is soon mended: cells
+Where the first look-ahead is unsure, many grids may be right, and the mistakes of a quick draft are soon mended: cells
 are re-masked as likely as the verifier doubts them, and a move is accepted by Metropolis' rule. Where it
 is sure, little is open and what is wrong is seldom where it shows, so later rounds start over. Children
 may be screened: many are drawn from one prediction, read as far as they are known, and few are forwarded.
@@ -73,10 +73,10 @@ class Mend(Revise):
         "tokens; else later rounds start on empty canvases",
     )
     restart_fraction: ClassVar[float] = 0.0  # type: ignore[misc]
-    careless: float = more(
+    threshold_scale: float = more(
         0.0,
-        "where rounds re-mask, the reveal threshold is this times the mean probability of the first "
-        "look-ahead's tokens; 0: it is reveal_threshold",
+        "where rounds re-mask: the reveal threshold as a multiple of the mean probability of the first "
+        "look-ahead's tokens; 0: reveal_threshold as it is",
         ge=0,
         le=100,
     )
@@ -131,15 +131,15 @@ class Mend(Revise):
 
     async def answer(self, run: Run) -> Outcome:
         """One look first, if it decides how to go on."""
-        if self.repeats and (self.remask_below < 1 or self.careless):
+        if self.repeats and (self.remask_below < 1 or self.threshold_scale):
             start = run.process.start(1, run.rng)
             prediction = (await run.forward(start, 0, logical=1)).prediction
             confidence = float(next(run.process.look_aheads(start, prediction)).confidence[0])
             if confidence >= self.remask_below and self.budget is not None:
                 return await rounds(run, self, partial(restarted, run), self.budget)
-            if self.careless:
+            if self.threshold_scale:
                 process = MaskedDiffusion.in_run(run)
-                least = {"reveal_threshold": min(1.0, self.careless * confidence)}
+                least = {"reveal_threshold": min(1.0, self.threshold_scale * confidence)}
                 run.process = replace(process, decoding=process.decoding.model_copy(update=least))
         return await self._moves(run)
 
