@@ -23,7 +23,6 @@ from tests.fakes import (
     ADAPTIVE,
     MASK,
     QUESTION,
-    SMALL,
     FakeDenoiser,
     events_of,
     fake_model,
@@ -143,15 +142,12 @@ def test_same_seed_same_result_and_another_seed_another(method: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "pace"), PACES)
-def test_batched_is_unbatched(method: str, pace: dict[str, Any]) -> None:
+def test_batched_is_unbatched_and_watched_is_unwatched(method: str, pace: dict[str, Any]) -> None:
     settings = small(method, **pace)
     batched = s3dlm.generate_batch(
         fake_model(), QUESTIONS, task="countdown", settings=settings, max_rows=1000
     )
-    alone = [
-        s3dlm.generate(fake_model(), question, task="countdown", settings=settings)
-        for question in QUESTIONS
-    ]
+    alone = [search(settings, question=question)[1] for question in QUESTIONS]
     assert [plain(one) for one in batched] == [plain(one) for one in alone]
 
 
@@ -159,16 +155,6 @@ def test_batched_prompts_share_forward_passes() -> None:
     model, settings = fake_model(), small("s3")
     s3dlm.generate_batch(model, QUESTIONS, task="countdown", settings=settings, max_rows=1000)
     assert model.denoiser.calls <= 16 + 1  # type: ignore[attr-defined]
-
-
-def test_watched_is_unwatched(tmp_path: object) -> None:
-    settings, model = small("s3"), fake_model()
-    _, quiet = search(settings)
-    events = events_of(model, QUESTION, task="countdown", settings=settings)
-    *_, watched = s3dlm.write_trace(
-        f"{tmp_path}/run.jsonl", model, events, question=QUESTION, settings=settings
-    )
-    assert plain(watched) == plain(quiet)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -298,16 +284,6 @@ def test_a_potential_of_ones_own_knows_how_much_of_the_search_is_done(reveal: st
     assert 0 < done[0] < 1
     assert [share == 1.0 for share in done] == [last for _, last in told]
     assert reveal != "schedule" or done == [step / 8 for step in range(1, 9)]
-
-
-def test_a_preset_is_its_method_with_values() -> None:
-    same = {**SMALL}
-    del same["lam"]
-    (_, paper), (_, s3) = (
-        search(Settings("s3_paper", **same)),
-        search(Settings("s3", lam=1.0, **same)),
-    )
-    assert [one.text for one in paper.survivors] == [one.text for one in s3.survivors]
 
 
 def test_a_greedy_answer_passes_three_coroutines(monkeypatch: pytest.MonkeyPatch) -> None:
