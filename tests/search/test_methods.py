@@ -175,6 +175,27 @@ def test_a_step_resamples_where_it_branches_and_below_its_threshold(
     assert [step.index for step in steps if step.resampled] == list(resampled)
 
 
+def steps_of(sampling: str, **options: Any) -> list[s3dlm.Step]:
+    return search(small("s3", child_sampling=sampling, **options))[0]
+
+
+def test_filled_children_never_repeat_each_other_while_they_are_open() -> None:
+    for step in steps_of("filled"):
+        open_ = step.tokens[(step.tokens == MASK).any(axis=1)]
+        assert len({row.tobytes() for row in open_}) == len(open_) == step.nfe
+
+
+def test_filled_uses_more_of_the_budget_than_distinct_and_distinct_more_than_none() -> None:
+    """At a low temperature most parents have nothing new to offer."""
+    nfe = {
+        sampling: sum(
+            step.nfe for seed in range(4) for step in steps_of(sampling, seed=seed, temperature=0.3)
+        )
+        for sampling in ("independent", "distinct", "filled")
+    }
+    assert nfe["independent"] < nfe["distinct"] <= nfe["filled"]
+
+
 def test_a_finished_answer_is_never_forwarded_again() -> None:
     texts = ["<answer>6 * 4</answer>"]
     settings = Settings("best_of_k", gen_length=96, steps=96, block_length=32)
