@@ -111,7 +111,6 @@ def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any])
     *steps, result = events_of(
         fake_model(), QUESTION, infill=TEXT, task="countdown", settings=settings
     )
-    assert isinstance(result, s3dlm.Result)
     given = process_of().reader.given
     for step in steps:
         for canvas in (*step.tokens, *step.clean):

@@ -90,7 +90,6 @@ class TimedNoise:
         rng: np.random.Generator,
     ) -> Canvas:  # fmt: skip
         value, row = prediction.value, prediction.row
-        assert value is not None
         now = canvas.state[0].step + 1
         return self._canvas(value.draws[row, :, draw], value.draws_logp[row, :, draw], now)
 

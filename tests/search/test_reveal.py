@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
@@ -67,32 +66,6 @@ def test_particles_reveal_at_their_own_pace_and_open_their_own_blocks() -> None:
     assert any(len(set(one.tolist())) > 2 for one in hidden)
     opened = [{int(row.argmax()) // 24 for row in step.tokens == MASK} for step in steps]
     assert any(len(one) > 1 for one in opened)
-
-
-def test_members_of_an_ensemble_may_end_at_different_steps() -> None:
-    settings = small("hex")
-    steps, result = search(settings, unsure())
-    following = [*(step.index for step in steps[1:]), 0]
-    lasts = [step for step, index in zip(steps, following, strict=True) if index == 0]
-    assert len({step.index for step in lasts}) > 1
-    _, *later = [step for step in steps if step.index == 0]
-    assert all((step.parent < 0).all() for step in later)  # they descend from nobody before them
-    finished = [step.tokens[child] for step in lasts for child in step.survivor]
-    assert len(finished) == len(result.survivors) == settings.search.size
-    for survivor, tokens in zip(result.survivors, finished, strict=True):
-        ends = np.flatnonzero(tokens == END)
-        assert survivor.tokens == (ends[0] if ends.size else tokens.size)
-
-
-def test_a_pinned_trajectory_may_be_shorter_or_longer_than_the_next_sweep() -> None:
-    steps, _ = search(small("particle_gibbs", branching=6), unsure())
-    starts = [index for index, step in enumerate(steps) if step.index == 0]
-    lengths = np.diff([*starts, len(steps)])
-    assert len(set(lengths.tolist())) > 1
-    for start, length in zip(starts[1:], lengths[1:], strict=True):
-        pinned = steps[start + length - 1].tokens[0]
-        kept = steps[start - 1].tokens[steps[start - 1].survivor]
-        assert any((pinned == one).all() for one in kept)
 
 
 def test_settings_change_from_one_rule_to_another() -> None:

@@ -17,7 +17,6 @@ from s3dlm.search.particles import Canvas
 from s3dlm.search.remask import REMASKINGS, Remasking, Text, positions
 from s3dlm.search.rounds import MOST_IDLE
 from s3dlm.settings import Settings, has, schema
-from s3dlm.verifier import for_task
 from s3dlm.verifier.base import Spans
 from tests.fakes import ADAPTIVE, END, MASK, QUESTION, Judge, fake_model, search, small
 
@@ -105,19 +104,6 @@ def test_with_a_budget_votes_of_all_rounds_count() -> None:
     assert len(often.survivors) > len(once.survivors)
 
 
-def test_more_budget_finds_no_worse_text() -> None:
-    """The verifier's best over three seeds, which is what `restarts` returns."""
-    verifier = replace(for_task("countdown", "checker"), satisfied_at=None)  # type: ignore[type-var]
-    totals = []
-    for budget in (10, 25, 60):
-        each = [small("restarts", seed=n, budget=budget) for n in range(3)]
-        texts = [search(settings, verifier=verifier)[1].text for settings in each]
-        totals.append(sum(verifier.score(QUESTION, text, 0.9).total for text in texts))
-    assert totals[0] <= totals[1] + 0.05
-    assert totals[1] <= totals[2] + 0.05
-    assert totals[0] < totals[2]
-
-
 # --- what is re-masked
 
 TEXT = Text(
@@ -178,9 +164,8 @@ def test_a_doubt_marks_its_own_characters_whatever_their_bytes(text: str) -> Non
         process.reader.remaskable(tokens, ((0, 1, 1.5),))
 
 
-def test_a_contradicted_text_is_masked_from_its_first_wrong_equality_and_retried() -> None:
-    settings = small("revise", rounds=2, remask="from_doubt")
-    process = prepare(fake_model(), Job(QUESTION, "countdown", settings)).process
+def test_a_contradicted_text_is_masked_from_its_first_wrong_equality() -> None:
+    process = prepare(fake_model(), Job(QUESTION, "countdown", small("revise"))).process
     text = "6 + 12 = 18. 18 + 4 = 23. So 23."
     tokens = np.array([[*text.encode(), *[END] * 32]])
     canvas = Canvas(tokens, np.full(tokens.shape, -0.5))
@@ -197,10 +182,6 @@ def test_a_contradicted_text_is_masked_from_its_first_wrong_equality_and_retried
     assert (remasked.logp[0][hidden] == 0).all()
     assert resumed.steps == -(-int(hidden.sum()) // 4)
     assert not where(()).any()
-    steps, result = search(settings)
-    assert len(steps) > 16  # the fake model cannot calculate
-    assert not (steps[-1].tokens == MASK).any()
-    assert result.nfe <= result.nfe_logical
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,6 @@ def test_truthfulqa_variants_differ_in_their_options() -> None:
     assert f"{gold}. yes" in full
     assert ("H. " in full, "I. " in full) == (True, False)
     four = benchmarks.parse_truthfulqa_mc(row)
-    assert four is not None
     assert ("D. " in four[0], "E. " in four[0]) == (True, False)
     assert benchmarks.parse_truthfulqa_mc(row | {"Incorrect Answers": "no; never"}) is None
     ready = {"question": "Why?", "choices": ["no", "yes"], "label": 1}

@@ -115,7 +115,7 @@ class MaskedDiffusion:
             return Progress(self._known(tokens) - given, length - given, blocks)
         begun = {reveal.start for reveal in self.schedule[: step + 1]}
         following = {reveal.start for reveal in self.schedule[step + 1 : step + 2]}
-        return Progress(step + 1, self.steps, len(begun - following))
+        return Progress(min(step + 1, self.steps), self.steps, len(begun - following))
 
     def _known(self, tokens: Ints) -> int:
         """Positions known on the canvas of which least is known."""
@@ -160,7 +160,8 @@ class MaskedDiffusion:
         rng: np.random.Generator,
     ) -> Canvas:  # fmt: skip
         place, sampled = self._drawn(canvas, prediction, draw)
-        count: int | Ints = self.schedule[step].count
+        # What was re-masked goes on at the pace of the schedule's end.
+        count: int | Ints = self.schedule[min(step, self.steps - 1)].count
         if self.left is not None:
             count = next_counts(self.left, place[:, 0], sampled.masked)
         ranked, deferred = sampled, np.isin(sampled.tokens, self.sampling.deferred)

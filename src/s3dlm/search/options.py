@@ -29,9 +29,8 @@ def setting(default: Any, description: str, *, shown: bool = True, **bounds: Any
 
 
 more = partial(setting, shown=False)
-meaning = partial(
-    setting, ...
-)  # of settings that several methods have: each has a default of its own
+# What a type means that settings of several methods have: its default stands with each.
+meaning = partial(setting, ...)
 
 
 Size = Annotated[int, Field(ge=1, le=65536)]

@@ -193,7 +193,6 @@ def test_nothing_outlives_a_parent_that_is_killed(sandbox: Sandbox) -> None:
         "s.evaluate('while True: pass', ['1'])\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
     launcher = Path(f"/proc/{parent.stdout.readline().strip()}")
     line = (launcher / "cmdline").read_bytes()
     until(lambda: len(with_command_line(line)) >= 3)  # launcher, supervisor and confined process

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import s3dlm
-from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import VerifierError
 from s3dlm.extras.grids.mend import Mend
 from s3dlm.job import Job
@@ -154,7 +153,6 @@ def test_a_search_that_re_masks_reveals_by_how_sure_its_first_look_ahead_is(
     moves = Mend._moves
 
     def spy(mend: Mend, search: Run) -> Any:
-        assert isinstance(search.process, MaskedDiffusion)
         thresholds.append(search.process.decoding.reveal_threshold)
         return moves(mend, search)
 

@@ -43,7 +43,6 @@ def test_the_vote_is_the_literal_one_and_sometimes_overrules_the_last_step() -> 
         votes = literal_vote(steps)
         assert (result.answer in votes) if votes else result.answer is None
         if votes:
-            assert result.answer is not None
             assert votes[result.answer] == pytest.approx(max(votes.values()))
             assert answer_of(result.text) == result.answer
         overruled += result.answer != result.survivors[0].answer

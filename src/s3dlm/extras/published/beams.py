@@ -29,11 +29,6 @@ FIRST_NARROWING, LAST_NARROWING, PAUSE = 0.1, 0.6, 4  # when a block may narrow 
 UNSURE, REMASKED = 6, 2  # of the least sure tokens of a copy, how many are re-masked
 
 
-def at(run: Run) -> int:
-    """The step of the schedule; what was re-masked goes on at the pace of its end."""
-    return min(run.steps, run.process.steps - 1)
-
-
 async def ask(run: Run, rows: Rows) -> Prediction:
     """The model's prediction of rows that are no canvases of the search itself."""
     cost = len(rows.canvas) * run.process.passes
@@ -76,10 +71,10 @@ class Prism(Method):
         particles = await run.begin(size)
         while True:
             parent = np.arange(len(particles))
-            canvas = grown(process, particles, parent, at(run), run.rng)
+            canvas = grown(process, particles, parent, run.steps, run.rng)
             children = run.children(particles, canvas, parent)
             ahead = await run.predict(children)
-            before, blocks = blocks, process.progress(canvas, at(run)).blocks
+            before, blocks = blocks, process.progress(canvas, run.steps).blocks
             step = step + 1 if blocks == before else 0
             width = max(least, math.ceil(size * DECAY ** -(step - first)))
             narrows = allowed <= step < last and parent.size > width
@@ -107,7 +102,7 @@ class Prism(Method):
                 ]
                 where[row, run.rng.permutation(unsure)[:REMASKED]] = True
             _, canvas = process.remask(particles.canvas, where, run.rng)
-            prediction = (await run.forward(canvas, at(run), logical=width)).prediction
+            prediction = (await run.forward(canvas, run.steps, logical=width)).prediction
             particles = run.particles = replace(particles, canvas=canvas, prediction=prediction)
             allowed = step + PAUSE
 
@@ -148,7 +143,7 @@ class OrderToken(Method):
             parent = np.repeat(np.arange(open_.size), np.where(open_, beams if begins else 1, 1))
             before, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
             draw = occurrence(prediction.row)
-            canvas = grown(process, particles, parent, at(run), run.rng)
+            canvas = grown(process, particles, parent, run.steps, run.rng)
             weight = particles.log_weight[parent]
             if begins:
                 score = np.zeros(parent.size)
@@ -163,9 +158,9 @@ class OrderToken(Method):
                 weight = weight + score if self.adds_up else score
                 best = np.argsort(-weight, kind="stable")[:beams]
                 canvas, parent, weight = canvas.take(best), parent[best], weight[best]
-            ahead = await run.forward(canvas, at(run), logical=parent.size)
+            ahead = await run.forward(canvas, run.steps, logical=parent.size)
             looked = await run.verify(ahead, wanted=False)
             particles = run.keep(run.children(particles, canvas, parent), looked, weight)
-            before_blocks, blocks = blocks, process.progress(canvas, at(run) - 1).blocks
+            before_blocks, blocks = blocks, process.progress(canvas, run.steps - 1).blocks
             begins = blocks > before_blocks
         return particles

@@ -15,7 +15,6 @@ import numpy as np
 from s3dlm.diffusion.blocks import Blocks, Reveal
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
-from s3dlm.extras.published.beams import at
 from s3dlm.extras.published.whole import WholeDraws
 from s3dlm.search.expand import occurrence
 from s3dlm.search.method import Ending, Method
@@ -103,7 +102,7 @@ class UnMaskFork(Method):
                 if key in known:
                     run.pay(0, process.passes)
                 else:
-                    known[key] = (await run.forward(canvas, at(run), logical=1)).prediction
+                    known[key] = (await run.forward(canvas, run.steps, logical=1)).prediction
                 if not texts:  # without a text, there is at least this look-ahead
                     clean = next(process.look_aheads(canvas, known[key]))
                     run.populate(canvas, Looked(known[key], clean, Scores.missing(1)))
