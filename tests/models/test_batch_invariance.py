@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from s3dlm.models.transformer import Transformer, TransformerConfig
+from tests.models.networks import SHAPES, random_network
 from tools.networks import initialise
 
 SMALL = TransformerConfig(
@@ -113,3 +114,12 @@ def test_what_inference_keeps_does_not_poison_training() -> None:
         losses.append(loss.item())
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert losses[-1] < losses[0] - 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_alone_is_wanted_has_the_bits_that_it_has_among_all(shape: str) -> None:
+    model = random_network(**SHAPES[shape])
+    tokens, wanted = some_tokens(3, 48) % 250, torch.tensor([5, 47, 50, 51, 140])
+    keys = torch.arange(48).expand(3, -1) < torch.tensor([[48], [48], [47]])
+    whole, some = model.encode(tokens, keys), model.encode_some(tokens, keys, wanted)
+    assert torch.equal(some.flatten(0, 1)[wanted], whole.flatten(0, 1)[wanted])
