@@ -20,7 +20,7 @@ from s3dlm.models.forward import Forward, Rows
 from s3dlm.models.transformer import Transformer
 from s3dlm.result import Result
 from s3dlm.settings import Settings
-from tests.fakes import ByteTokenizer
+from tests.fakes import ByteTokenizer, plain
 from tests.models.networks import END, MASK, random_network
 
 BLOCK = 16
@@ -136,10 +136,6 @@ def test_finished_blocks_of_a_block_causal_model_are_never_run_again() -> None:
     assert seen[0] == 37 + BLOCK  # the prompt, once
     assert max(seen[1:]) <= 3 * BLOCK  # then open blocks, which may lie in two of the network's
     assert sum(seen[1:]) < 24 * 2 * BLOCK
-
-
-def plain(result: Result) -> tuple[object, ...]:
-    return result.text, result.nfe, [(one.text, one.nll, one.score) for one in result.survivors]
 
 
 @pytest.mark.parametrize(
