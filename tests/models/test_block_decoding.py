@@ -157,6 +157,7 @@ def searched(case: str, method: str, **options: Any) -> tuple[Model, Settings]:
     ("method", "case", "reveal"),
     [
         *((method, "sdar, 16", "schedule") for method in METHODS),
+        ("s3", "nemotron", "schedule"),
         *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "revise", "prism")),
     ],
 )

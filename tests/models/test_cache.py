@@ -141,7 +141,6 @@ def test_finished_blocks_of_a_block_causal_model_are_never_run_again() -> None:
 @pytest.mark.parametrize(
     ("block", "how", "method"),
     [
-        (BLOCK, {"cache": True}, "particle_gibbs"),
         (None, {"dual": 3}, "s3"),
         (None, {"dual": 3}, "revise"),
     ],
