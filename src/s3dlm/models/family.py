@@ -6,7 +6,7 @@ is refused before any memory is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -209,29 +209,32 @@ class Family:
 _REQUIRED = object()
 
 
-def integer(config: Config, *names: str, default: Any = _REQUIRED, kind: Any = int) -> Any:
+def integer(config: Config, *names: str, default: Any = _REQUIRED) -> Any:
     """The first of these numbers that config.json states; null counts as absent."""
-    name = next((name for name in names if config.get(name) is not None), names[0])
-    value = config.get(name)
-    if value is None and default is not _REQUIRED:
-        return default
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        needed = {int: "a whole number", bool: "true or false as"}.get(kind, "a number")
-        raise ModelError(f"config.json needs {needed} {name!r}; it has {short_repr(value)}")
-    return value
+    return _stated(config, names, default, int, "a whole number")
 
 
 def real(config: Config, *names: str, default: Any = _REQUIRED) -> Any:
     """As `integer`, of numbers that need not be whole."""
-    value = integer(config, *names, default=default, kind=int | float)
+    value = _stated(config, names, default, int | float, "a number")
     if value is not default and not -LARGEST_NUMBER < value < LARGEST_NUMBER:
         raise ModelError(f"config.json needs a number {names[0]!r}; it has {short_repr(value)}")
     return value if value is default else float(value)
 
 
 def flag(config: Config, *names: str, default: bool = False) -> bool:
-    """As `integer`, of truth values."""
-    return bool(integer(config, *names, default=default, kind=bool))
+    """The first of these truth values that config.json states."""
+    return bool(_stated(config, names, default, bool, "true or false as"))
+
+
+def _stated(config: Config, names: Sequence[str], default: Any, kind: Any, needed: str) -> Any:
+    name = next((name for name in names if config.get(name) is not None), names[0])
+    value = config.get(name)
+    if value is None and default is not _REQUIRED:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ModelError(f"config.json needs {needed} {name!r}; it has {short_repr(value)}")
+    return value
 
 
 def refuse_unless(config: Config, family: str, allowed: Mapping[str, tuple[Any, ...]]) -> None:
