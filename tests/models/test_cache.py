@@ -46,9 +46,9 @@ def watched(denoiser: Transformer) -> list[int]:
     seen: list[int] = []
     inner = denoiser.body
 
-    def body(tokens: torch.Tensor, *rest: Any) -> torch.Tensor:
+    def body(tokens: torch.Tensor, *rest: Any, **more: Any) -> torch.Tensor:
         seen.append(tokens.shape[1])
-        return inner(tokens, *rest)
+        return inner(tokens, *rest, **more)
 
     denoiser.body = body  # type: ignore[method-assign,assignment]
     return seen

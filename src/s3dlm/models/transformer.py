@@ -91,7 +91,7 @@ class Transformer(nn.Module, Denoiser):
             self.grid.check(length)
         if self.config.shift:
             return shift_right(self.body(tokens, keys))
-        return self.body(tokens, keys, None, None, None, wanted)
+        return self.body(tokens, keys, wanted=wanted)
 
     def encode_some(self, tokens: Tensor, keys: Tensor | None, wanted: Tensor) -> Tensor:
         """The last layer's feed-forward part runs for what is wanted alone; all else is 0."""
