@@ -39,9 +39,9 @@ def counted(model: Model) -> list[int]:
     network: Any = model.denoiser
     inner, seen = network.body, []
 
-    def body(tokens: Any, *rest: Any) -> Any:
+    def body(tokens: Any, *rest: Any, **more: Any) -> Any:
         seen.append(tokens.numel())
-        return inner(tokens, *rest)
+        return inner(tokens, *rest, **more)
 
     network.body = body
     return seen

@@ -20,7 +20,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.trace import TraceEncoder
-from tests.fakes import ByteTokenizer, FakeDenoiser, events_of, fake_model
+from tests.fakes import ByteTokenizer, FakeDenoiser, events_of, fake_model, plain
 from tests.models.references import CASES, attending, in_bytes, reference
 
 MASK, LENGTH = 259, 40
@@ -153,15 +153,11 @@ def searched(case: str, method: str, **options: Any) -> tuple[Model, Settings]:
     return model, Settings.over(method, [{**SMALL, **options}], {})
 
 
-def plain(result: Result) -> list[Any]:
-    data = [(one.text, one.nll, one.score, one.tokens) for one in result.survivors]
-    return [result.text, result.nfe, data]
-
-
 @pytest.mark.parametrize(
     ("method", "case", "reveal"),
     [
         *((method, "sdar, 16", "schedule") for method in METHODS),
+        ("s3", "nemotron", "schedule"),
         *((method, "fast-dllm v2, 8", "threshold") for method in ("s3", "revise", "prism")),
     ],
 )

@@ -125,7 +125,9 @@ class Small(Transformer):
     most, held, failed = 2, 0, 0
     last: weakref.ref[Tensor] | None = None
 
-    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+    def encode(
+        self, tokens: Tensor, keys: Tensor | None = None, wanted: Tensor | None = None
+    ) -> Tensor:
         gc.collect()
         if self.last is not None and self.last() is not None:
             Small.held += 1
@@ -134,7 +136,7 @@ class Small(Transformer):
             self.last = weakref.ref(large)
             Small.failed += 1
             raise torch.OutOfMemoryError(f"no room for {large.shape}")
-        return super().encode(tokens, keys)
+        return super().encode(tokens, keys, wanted)
 
 
 def test_out_of_memory_halves_the_batch_that_failed_and_frees_it() -> None:

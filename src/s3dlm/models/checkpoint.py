@@ -60,8 +60,8 @@ def layout(config: TransformerConfig, names: TensorNames) -> dict[str, Slot]:
     if not config.tied:
         slots[names.output] = Slot("output.weight", matrix)
     if config.grid is not None:
-        slots[names.places] = Slot("grid.places", (3 * config.grid**2, config.width))
-        slots[names.grid_bias] = Slot("grid.bias", (config.layers, config.heads, 3))
+        slots["grid.places"] = Slot("grid.places", (3 * config.grid**2, config.width))
+        slots["grid.bias"] = Slot("grid.bias", (config.layers, config.heads, 3))
     for index in range(config.layers):
         prefix = names.block.format(index=index)
         for name, slot in _block_layout(config, names, index).items():
@@ -101,14 +101,13 @@ def _block_layout(config: TransformerConfig, names: TensorNames, index: int) -> 
     if experts is None:
         feed(names.feed, "{}.weight", config.hidden)
         return slots
-    slots[names.router] = Slot("mixture.router", (experts.count, width))
+    slots["mlp.gate.weight"] = Slot("mixture.router", (experts.count, width))
     if experts.sigmoid:
-        slots[names.router_bias] = Slot("mixture.router_bias", (experts.count,))
+        slots["mlp.gate.expert_bias"] = Slot("mixture.router_bias", (experts.count,))
     for expert in range(experts.count):
-        stored = projections(names.expert.format(expert=expert))
-        feed(stored, "mixture.{}", experts.hidden, expert)
+        feed(projections(f"mlp.experts.{expert}."), "mixture.{}", experts.hidden, expert)
     if experts.shared:
-        feed(projections(names.shared), "mixture.shared_{}", experts.shared)
+        feed(projections("mlp.shared_experts."), "mixture.shared_{}", experts.shared)
     return slots
 
 

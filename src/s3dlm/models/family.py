@@ -6,7 +6,7 @@ is refused before any memory is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -30,9 +30,9 @@ Width = Annotated[int, _whole(65_536)]
 Hidden = Annotated[int, _whole(1_000_000)]
 Heads = Annotated[int, _whole(1024)]
 HeadWidth = Annotated[int, _whole(4096)]
-Vocabulary = Annotated[int, _whole(2_000_000)]
+VocabularySize = Annotated[int, _whole(2_000_000)]
 Positions = Annotated[int, _whole(4_194_304)]
-Count = Annotated[int, _whole(4096)]
+ExpertCount = Annotated[int, _whole(4096)]
 Number = Annotated[float, Field(ge=0, lt=LARGEST_NUMBER)]
 
 
@@ -40,14 +40,14 @@ Number = Annotated[float, Field(ge=0, lt=LARGEST_NUMBER)]
 class Experts:
     """A mixture of experts in place of the feed-forward layer."""
 
-    count: Count
-    chosen: Count  # experts per token
+    count: ExpertCount
+    chosen: ExpertCount  # experts per token
     hidden: Hidden  # inner width of each expert
     shared: Annotated[int, _whole(1_000_000, 0)] = 0  # inner width of the one that every token uses
     first_layer: Annotated[int, _whole(512, 0)] = 0  # layers before it are dense
     sigmoid: bool = False  # router: sigmoid with a bias used for choosing only, else softmax
-    groups: Count = 1  # experts compete in groups, of which the best are kept
-    kept_groups: Count = 1
+    groups: ExpertCount = 1  # experts compete in groups, of which the best are kept
+    kept_groups: ExpertCount = 1
     renormalised: bool = False  # whether the weights of the chosen experts add up to one
     scale: Number = 1.0  # of the routed experts' sum
 
@@ -84,7 +84,7 @@ class Yarn:
 class TransformerConfig:
     """The shape of a network; two configs that are equal hold the same tensors."""
 
-    vocabulary: Vocabulary  # rows of the embedding, and logits per position
+    vocabulary: VocabularySize  # rows of the embedding, and logits per position
     width: Width
     layers: Annotated[int, _whole(512)]
     heads: Heads
@@ -108,7 +108,7 @@ class TransformerConfig:
     causal_prefix: bool = False  # what is before the open block is read causally
     shift: bool = False  # position i is predicted by the features of position i − 1
     experts: Experts | None = None
-    text_vocabulary: Vocabulary | None = (
+    text_vocabulary: VocabularySize | None = (
         None  # ids from here on are no text and are never predicted
     )
     grid: Annotated[int, _whole(4)] | None = None  # n: a row is a grid of n²×n² cells; no rotation
@@ -177,12 +177,6 @@ class TensorNames:
     feed: tuple[str, str, str]  # gate, up and down
     query_norm: str = "q_norm.weight"
     key_norm: str = "k_norm.weight"
-    router: str = "mlp.gate.weight"
-    router_bias: str = "mlp.gate.expert_bias"
-    expert: str = "mlp.experts.{expert}."  # then gate_proj, up_proj and down_proj
-    shared: str = "mlp.shared_experts."
-    places: str = "grid.places"
-    grid_bias: str = "grid.bias"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,29 +203,32 @@ class Family:
 _REQUIRED = object()
 
 
-def integer(config: Config, *names: str, default: Any = _REQUIRED, kind: Any = int) -> Any:
+def integer(config: Config, *names: str, default: Any = _REQUIRED) -> Any:
     """The first of these numbers that config.json states; null counts as absent."""
-    name = next((name for name in names if config.get(name) is not None), names[0])
-    value = config.get(name)
-    if value is None and default is not _REQUIRED:
-        return default
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        needed = {int: "a whole number", bool: "true or false as"}.get(kind, "a number")
-        raise ModelError(f"config.json needs {needed} {name!r}; it has {short_repr(value)}")
-    return value
+    return _stated(config, names, default, int, "a whole number")
 
 
 def real(config: Config, *names: str, default: Any = _REQUIRED) -> Any:
     """As `integer`, of numbers that need not be whole."""
-    value = integer(config, *names, default=default, kind=int | float)
+    value = _stated(config, names, default, int | float, "a number")
     if value is not default and not -LARGEST_NUMBER < value < LARGEST_NUMBER:
         raise ModelError(f"config.json needs a number {names[0]!r}; it has {short_repr(value)}")
     return value if value is default else float(value)
 
 
 def flag(config: Config, *names: str, default: bool = False) -> bool:
-    """As `integer`, of truth values."""
-    return bool(integer(config, *names, default=default, kind=bool))
+    """The first of these truth values that config.json states."""
+    return bool(_stated(config, names, default, bool, "true or false as"))
+
+
+def _stated(config: Config, names: Sequence[str], default: Any, kind: Any, needed: str) -> Any:
+    name = next((name for name in names if config.get(name) is not None), names[0])
+    value = config.get(name)
+    if value is None and default is not _REQUIRED:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ModelError(f"config.json needs {needed} {name!r}; it has {short_repr(value)}")
+    return value
 
 
 def refuse_unless(config: Config, family: str, allowed: Mapping[str, tuple[Any, ...]]) -> None:

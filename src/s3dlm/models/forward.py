@@ -154,15 +154,18 @@ class Forward:
             width = max(longest, min(width, self.denoiser.context))
         tokens = np.zeros((len(batch), width), dtype=np.int64)
         keys = np.zeros((len(batch), width), dtype=np.bool_)
+        wanted = []
         for place, (index, row) in enumerate(batch):
             request, size = requests[index], requests[index].prompt.size
             tokens[place, :size] = self.denoiser.mask_id if without_prompt else request.prompt
             tokens[place, size : request.length] = request.canvas[row]
             keys[place, : request.length] = True
+            wanted.append(place * width + size + request.masked[row].nonzero()[0])
         seen = torch.from_numpy(keys).to(self.device) if self.on_cpu or not keys.all() else None
         tensor = torch.from_numpy(tokens).to(self.device)
+        read = torch.from_numpy(np.concatenate(wanted)).to(self.device)
         with self.clock:
-            return self.denoiser.encode(tensor, seen)
+            return self.denoiser.encode_some(tensor, seen, read)
 
     def _read(
         self, places: list[Place], features: Tensor, plain: Tensor | None, sampled: bool
