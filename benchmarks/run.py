@@ -2,16 +2,17 @@
 
 Machines are noisy, so nothing here is a number of seconds: two ways of doing the same thing take
 turns, and what is reported is the median of their ratios with its spread. Writes
-`benchmarks/results.json` and the table in `docs/appendix/performance.md`.
+`benchmarks/results.json` and the table of docs/appendix/performance.md, a CSV file.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import json
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -41,7 +42,8 @@ from s3dlm.verifier import for_task
 ROOT = Path(__file__).parent.parent
 TINY = Settings.recommended(defaults_of("tiny"), "s3")
 WIDE = Settings("s3", gen_length=64, steps=8, block_length=64, temperature=0.7)
-MARK = "<!-- results -->"
+RESULTS = ROOT / "benchmarks" / "results.json"
+TABLE = ROOT / "docs" / "appendix" / "performance-all-measurements.csv"
 
 
 def search(model: Model, settings: Settings) -> Callable[[int], object]:
@@ -207,7 +209,9 @@ def block_figures(repeats: int) -> Iterable[Figure]:
     """What the exact cache of prompt and finished blocks buys a block-causal model."""
     both = [models.block_causal(cache=cache) for cache in (False, True)]
     greedy = Settings("baseline", gen_length=512, steps=256, block_length=32, temperature=0.0)
-    searched = Settings("s3", gen_length=512, steps=32, block_length=32, particles=2, temperature=0.7)
+    searched = Settings(
+        "s3", gen_length=512, steps=32, block_length=32, particles=2, temperature=0.7
+    )
     prompt = "A question of some length, as people ask them."
     for name, settings in (("baseline", greedy), ("s3", searched)):
         whole, cached = (functools.partial(_last_tokens, model, prompt, settings) for model in both)
@@ -243,13 +247,13 @@ def growth(repeats: int = 3) -> Iterable[Figure]:
     yield figure(name, "≤ 1.2", length)
 
 
-def table(figures: list[Figure]) -> str:
-    lines = ["| figure | median | spread | target | met |", "|---|---|---|---|---|"]
+def rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
+    """The table as people read it."""
+    yield ("figure", "median", "spread", "target", "met")
     for one in figures:
-        verdict = "–" if one.met is None else "yes" if one.met else "**no**"
+        verdict = "–" if one.met is None else "yes" if one.met else "no"
         spread = f"{one.low:.2f}–{one.high:.2f} ({one.repeats})"
-        lines.append(f"| {one.name} | {one.median:.2f} | {spread} | {one.target} | {verdict} |")
-    return "\n".join(lines)
+        yield (one.name, f"{one.median:.2f}", spread, one.target, verdict)
 
 
 def main() -> None:
@@ -278,8 +282,7 @@ def main() -> None:
 
 def write(figures: list[Figure]) -> None:
     """The table and its data; figures that were not measured this time stay as they were."""
-    path = ROOT / "benchmarks" / "results.json"
-    old = json.loads(path.read_text())["figures"] if path.exists() else []
+    old = json.loads(RESULTS.read_text())["figures"] if RESULTS.exists() else []
     known = {one["name"]: Figure(**one) for one in old} | {one.name: one for one in figures}
     figures = list(known.values())
     machine = {
@@ -288,11 +291,9 @@ def write(figures: list[Figure]) -> None:
         "torch": torch.__version__,
     }
     data = {"machine": machine, "figures": [asdict(one) for one in figures]}
-    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    page = ROOT / "docs" / "appendix" / "performance.md"
-    before, _, rest = page.read_text().partition(MARK)
-    after = rest.partition(MARK)[2]
-    page.write_text(f"{before}{MARK}\n{table(figures)}\n{MARK}{after}")
+    RESULTS.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows(figures))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ at least `LEAST` rows becomes `PAGE-HEADING.csv`, and a link stands where it sto
 
 from __future__ import annotations
 
+import argparse
 import csv
 import re
-import sys
 from pathlib import Path
 
 LEAST = 5  # rows below the head
@@ -47,5 +47,7 @@ def move(page: Path) -> int:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        print(f"{name}: {move(Path(name))} tables moved")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pages", type=Path, nargs="+")
+    for page in parser.parse_args().pages:
+        print(f"{page}: {move(page)} tables moved")
