@@ -70,6 +70,8 @@ def test_another_chat_template_is_noticed(checkpoint: Path, tmp_path: Path) -> N
     model = s3dlm.load(str(checkpoint), device="cpu", progress=False)
     jobs = [gate._job(model, Sample("0", QUESTIONS[0], 5.0))]
     assert gate._prompts(model, jobs)[0] == "pass"
+    bundled = s3dlm.load("tiny", device="cpu", progress=False)
+    assert gate._prompts(bundled, [gate._job(bundled, Sample("0", QUESTIONS[0], 5.0))])[0] == "pass"
     other = shutil.copytree(checkpoint, tmp_path / "other")
     told = json.loads((other / "tokenizer_config.json").read_text())["chat_template"]
     edit_json(other / "tokenizer_config.json", chat_template=told.replace("user", "User", 1) + "!")

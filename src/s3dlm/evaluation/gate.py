@@ -23,7 +23,7 @@ from s3dlm.evaluation.statistics import wilson
 from s3dlm.inputs import read_json_lines
 from s3dlm.job import Job, prepare
 from s3dlm.models.base import Model
-from s3dlm.models.folder import find_folder
+from s3dlm.models.folder import BUNDLED, find_folder
 from s3dlm.settings import Settings
 from s3dlm.tasks import Sample
 
@@ -92,7 +92,8 @@ def _guarded(name: str, check: Callable[[], tuple[str, str]]) -> Check:
 def _prompts(model: Model, jobs: Sequence[Job]) -> tuple[str, str]:
     import transformers
 
-    theirs = transformers.AutoTokenizer.from_pretrained(find_folder(model.name))
+    folder = BUNDLED.get(model.name) or find_folder(model.name)
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
     shown, verdict = [], "pass"
     for job in jobs:
         prompt = model.defaults.prompt(tasks.get(TASK), job.question)
