@@ -46,7 +46,7 @@ SMALLEST = {
     "tools.diffusion_gemma_plan": "",
     "tools.full_size": "--layers 1 --folder .",
     "tools.sizing": "",
-    "tools.sudoku9": "puzzles --count 1",
+    "tools.sudoku9": "puzzles --blanks 48 --count 1",
 }
 
 
