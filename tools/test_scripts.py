@@ -31,7 +31,7 @@ SMALLEST = {
     "benchmarks.code_verifier": "--problems 1",
     "benchmarks.effort": "1",
     "benchmarks.fast": "1",
-    "benchmarks.frontier": "out --limit 1 --seeds 1 --task countdown --entries revise,restarts,s3",
+    "benchmarks.frontier": "out --limit 1 --seeds 1 --task countdown,chain --entries revise,restarts,s3",
     "benchmarks.memory": "s3",
     "benchmarks.quantize": "1",
     "benchmarks.reveal": "1",
