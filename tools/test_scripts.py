@@ -6,6 +6,7 @@ import csv
 import importlib
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 from benchmarks import run as bench
 from benchmarks.measure import Figure
+
+from tools import tables
 
 ROOT = Path(__file__).parents[1]
 FILES = [
@@ -85,6 +88,19 @@ def test_every_command_runs_at_its_smallest_size(name: str, tmp_path: Path) -> N
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_tables_that_a_program_wrote_again_take_the_names_that_are_free(tmp_path: Path) -> None:
+    """Those of other tables, which are on the page as links, stay as they are."""
+    table = "\n".join(["| a | b |", "|---|---|", *(f"| {n} | x |" for n in range(5))])
+    page, other = tmp_path / "page.md", "[page-one-2.csv](page-one-2.csv): kept\n"
+    page.write_text(f"# Page\n## One\n{table}\n## One\n{other}## One\n{table}\n")
+    assert tables.move(page) == 2
+    assert re.findall(r"\(([\w.-]+)\)", page.read_text()) == [
+        "page-one.csv", "page-one-2.csv", "page-one-3.csv",
+    ]  # fmt: skip
+    assert (tmp_path / "page-one-3.csv").read_text().splitlines()[:2] == ["a,b", "0,x"]
+    assert not (tmp_path / "page-one-2.csv").exists()
 
 
 @pytest.fixture
