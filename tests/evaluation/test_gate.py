@@ -54,8 +54,15 @@ def test_a_model_that_is_right_passes(checkpoint: Path, recorded: Path, tmp_path
     assert found["prompts"]["verdict"] == "pass"
     assert found["prompts"]["found"].count("What is 2 + 3?") == 1  # prompts and ids are shown
     assert "as transformers has them: " in found["prompts"]["found"]
-    recorded = edited(recorded, tmp_path / "other.jsonl")
-    words[words.index("--recorded") + 1] = str(recorded)
+    model, texts = s3dlm.load(str(checkpoint), device="cpu", progress=False), list[str]()
+    d1 = tmp_path / "gsm8k_0_generations.json"
+    for line in recorded.read_text().splitlines():
+        texts.append(json.loads(line)["output"])
+    rows = [{"question": q, "generations": t} for q, t in zip(QUESTIONS, texts, strict=True)]
+    d1.write_text(json.dumps({"generations": rows, "gen_length": 128}))
+    samples = [Sample(q, q, 5.0) for q in QUESTIONS]
+    assert gate._texts(model, samples, texts, d1)[0] == "pass"
+    words[words.index("--recorded") + 1] = str(edited(recorded, tmp_path / "other.jsonl"))
     assert CliRunner().invoke(app, words).exit_code == 1
 
 
