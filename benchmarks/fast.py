@@ -7,7 +7,7 @@ wide network of random weights: processor time, and how many tokens of the answe
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from typing import Any
 
@@ -175,5 +175,7 @@ def on_wide() -> None:
 
 
 if __name__ == "__main__":
-    on_tiny(int(sys.argv[1]) if len(sys.argv) > 1 else 40)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", type=int, nargs="?", default=40, help="per task")
+    on_tiny(parser.parse_args().problems)
     on_wide()
