@@ -16,17 +16,8 @@ from tests.evaluation.small_run import small_model, small_plan, write_task
 from tests.fuzz import check_line, counts
 
 JUNK = (
-    b"",
-    b"\0",
-    b"{}",
-    b"[]\n",
-    b"null\n",
-    b"\xff\xfe",
-    b"x" * 5000,
-    b"[" * 100_000,
-    b"\n\n",
-    b"9" * 5000,
-)
+    b"", b"\0", b"{}", b"[]\n", b"null\n", b"\xff\xfe", b"x" * 5000, b"[" * 100_000, b"\n\n", b"9" * 5000,
+)  # fmt: skip
 
 
 def tear(folder: Path, rng: random.Random) -> None:
@@ -36,33 +27,26 @@ def tear(folder: Path, rng: random.Random) -> None:
         return
     path = rng.choice(files)
     data = path.read_bytes()
-    at, lines = rng.randrange(len(data) + 1), data.splitlines(keepends=True)
-    way = rng.randrange(10)
-    if way == 0:
-        path.unlink()
-    elif way == 1:
-        path.write_bytes(data[:at])
-    elif way == 2 and data:
-        flipped = bytearray(data)
-        flipped[at % len(data)] ^= 1 << rng.randrange(8)
-        path.write_bytes(flipped)
-    elif way == 3:
-        path.write_bytes(data[:at] + rng.choice(JUNK) + data[at:])
-    elif way == 4 and lines:
-        path.write_bytes(b"".join(lines) + rng.choice(lines))
-    elif way == 5 and lines:
-        rng.shuffle(lines)
-        path.write_bytes(b"".join(lines))
-    elif way == 6 and lines:
-        del lines[rng.randrange(len(lines))]
-        path.write_bytes(b"".join(lines))
-    elif way == 7:
-        path.write_bytes(data[:at] + b"\0" * (len(data) - at))  # a block that was never written
-    elif way == 8:
-        path.unlink()
+    at, lines = rng.randrange(len(data) + 1), data.splitlines(keepends=True) or [b""]
+    one, junk = rng.randrange(len(lines)), rng.choice(JUNK)
+    path.unlink()
+    if (way := rng.randrange(10)) == 0:
+        return
+    if way == 1:
         path.mkdir()
-    else:
-        path.write_bytes(rng.choice(JUNK))
+        return
+    flipped = bytes([data[at] ^ 1 << rng.randrange(8)]) if at < len(data) else b""
+    damaged = (
+        junk,
+        data[:at],
+        data[:at] + flipped + data[at + 1 :],
+        data[:at] + junk + data[at:],
+        data + lines[one],
+        b"".join(rng.sample(lines, len(lines))),
+        b"".join(lines[:one] + lines[one + 1 :]),
+        data[:at] + b"\0" * (len(data) - at),  # a block that was never written
+    )
+    path.write_bytes(damaged[way - 2])
 
 
 def said(folder: Path) -> dict[Any, Any]:
