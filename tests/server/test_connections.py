@@ -12,7 +12,6 @@ import pytest
 
 from s3dlm.server import reporting
 from s3dlm.server.limits import bind_socket, connection_limit
-from tests.fakes import fake_model
 from tests.server.live import (
     LARGE,
     code,
@@ -25,7 +24,6 @@ from tests.server.live import (
     raw_post,
     serve_process,
     serving,
-    serving_on,
     wait_for,
 )
 
@@ -99,7 +97,7 @@ def test_connections_that_come_at_once_are_cut_to_the_share_of_their_address(
     with bind_socket("127.0.0.1", 0) as bound, contextlib.ExitStack() as stack:
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         idle = [stack.enter_context(raw_connection(url)) for _ in range(20)]
-        with serving_on(bound, fake_model(), limits=limits):
+        with serving(bound=bound, limits=limits):
             wait_for(lambda: sum(was_cut(client) for client in idle) == 20 - 6)
     assert [line["address"] for line in logged(caplog)] == ["127.0.0.1"]
 
