@@ -122,7 +122,7 @@ class Attacker:
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[int, str]]:
     """The process and the address of a server whose model writes programs that never end."""
-    with serve_process("--usual", "--text", LOOPING) as (process, address):
+    with serve_process(usual=True, text=LOOPING) as (process, address):
         log: list[str] = []
         reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
         reader.start()  # else its log would fill the pipe
@@ -220,7 +220,7 @@ def test_200_mixed_requests() -> None:
     """Good ones are answered as if they were alone, and nothing is left over."""
     kinds, log = [kind for kind, count in MIXED.items() for _ in range(count)], list[str]()
     random.Random(0).shuffle(kinds)
-    with serve_process("--grace", "5", "--send-seconds", "3") as (process, address):
+    with serve_process(grace=5, send_seconds=3) as (process, address):
         reader = threading.Thread(target=log.extend, args=(process.stderr,))
         reader.start()
         with contextlib.ExitStack() as stack, new_client(address) as http:

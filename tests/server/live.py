@@ -206,12 +206,12 @@ def new_client(url: str, timeout: float = 900) -> httpx.Client:
 
 
 @contextlib.contextmanager
-def serve_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server in a process of its own, and its address."""
+def serve_process(**options: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server in a process of its own, and its address; options are those of `serve_fake.main`."""
     here = Path(__file__)
     paths = [str(here.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        [sys.executable, str(here.with_name("serve_fake.py")), *arguments],
+        [sys.executable, str(here.with_name("serve_fake.py")), json.dumps(options)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -158,7 +158,7 @@ def test_the_memory_of_searches_is_bounded_for_each_and_for_all() -> None:
 
 def test_sigterm_lets_running_requests_finish(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    with serve_process("--gate", str(gate)) as (process, address):
+    with serve_process(gate=str(gate)) as (process, address):
         with (
             new_client(address) as http,
             raw_post(address, "/v1/completions", model="fake", prompt="long") as running,
