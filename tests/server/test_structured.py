@@ -81,6 +81,24 @@ def test_every_field_is_a_guarantee(tiny: Live, extra: dict[str, Any], expressio
     assert re.fullmatch(expression, told.json()["choices"][0]["text"], re.DOTALL)
 
 
+def test_definitions_of_one_name_stay_with_their_tools(tiny: Live) -> None:
+    """And what a schema refers to is looked up within it, wherever it is."""
+    words = {"one": "aaa", "two": "bbb", "three": "ccc"}
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": {
+            "type": "object", "properties": {"x": {"$ref": "#/$defs/Item"}, "y": {"$ref": "#/properties/x"}},
+            "required": ["x", "y"], "additionalProperties": False, "$defs": {"Item": {"enum": [word]}},
+        }}}
+        for name, word in words.items()
+    ]  # fmt: skip
+    ask = {**ASK, "tools": tools, "tool_choice": "required", "method": "baseline"}
+    answer = tiny.post("/v1/chat/completions", **ask, max_tokens=48, temperature=2.0, n=16).json()
+    called = [each["message"]["tool_calls"][0]["function"] for each in answer["choices"]]
+    assert len({each["name"] for each in called}) > 1
+    for each in called:
+        assert json.loads(each["arguments"]) == dict.fromkeys("xy", words[each["name"]])
+
+
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
 def test_a_tool_is_called(tiny: Live, choice: Any) -> None:
     extra: Any = {**ASK, "tools": TOOLS, "tool_choice": choice, "max_tokens": 64}
