@@ -29,6 +29,7 @@ TOOLS = [
     {"type": "function", "function": {"name": "add", "parameters": PAIR}},
     {"type": "function", "function": {"name": "stop"}},
 ]
+DEEP = {"type": "function", "function": {"name": "deep", "parameters": json.loads('{"a":' * 400 + "1" + "}" * 400)}}  # fmt: skip
 
 
 class Answer(BaseModel):
@@ -133,6 +134,7 @@ def test_a_tool_is_called(tiny: Live, choice: Any) -> None:
         ({"guided_regex": "a", "method": "unmaskfork"}, "needs them from the left"),
         ({"guided_regex": "a", "infill": "x[[2]]"}, "leave one out"),
         ({"tools": TOOLS}, "tool_choice='auto' is not supported"),
+        ({"tools": [DEEP], "tool_choice": "required"}, "more than 64 levels"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}}, "'x'"),
         ({"tools": TOOLS, "tool_choice": "required", "guided_regex": "a"}, "either tools"),
     ],

@@ -122,8 +122,9 @@ def grammar_of_call(tools: list[Tool], choice: str | ToolChoice | None) -> Gramm
         raise ApiError(400, message, param="tool_choice")
     calls, own = list[dict[str, Any]](), dict[str, Any]()
     for number, each in enumerate(functions):
-        place = f"#/$defs/{number}"
-        own[str(number)] = _moved(each.parameters or {"type": "object"}, place)
+        place, schema = f"#/$defs/{number}", each.parameters or {"type": "object"}
+        Grammar.json_schema(schema)  # is not too deep to be moved
+        own[str(number)] = _moved(schema, place)
         call = {"name": {"const": each.name}, "arguments": {"$ref": place}}
         closed = {"required": [*call], "additionalProperties": False}
         calls.append({"type": "object", "properties": call, **closed})
