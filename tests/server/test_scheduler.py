@@ -270,8 +270,10 @@ def test_a_slow_tokenizer_holds_nobody_up_and_works_for_nobody_who_left() -> Non
 
 def test_a_client_that_never_reads_pauses_its_search() -> None:
     """What the server computes and keeps for it is bounded, and others are served."""
-    limits = patient(unread=4)
+    limits = patient(unread=1)
     with serving(limits=limits, send_buffer=4096) as live:
+        # Who reads gets everything: pausing a search changes nothing but its time.
+        assert json.loads(live.lines("x")[-1])["text"] == alone("x").text
         with raw_post(live, "/v1/search", prompt="x", **LONG):
             wait_for(lambda: live.scheduler.load["running"] == 1)
             (ticket,) = live.scheduler.running.values()
@@ -285,10 +287,7 @@ def test_a_client_that_never_reads_pauses_its_search() -> None:
 
 
 def test_a_client_that_never_reads_is_cut() -> None:
-    limits = patient(send_seconds=0.5, unread=1)
-    with serving(limits=limits, send_buffer=4096) as live:
-        # Who reads gets everything: pausing a search changes nothing but its time.
-        assert json.loads(live.lines("x")[-1])["text"] == alone("x").text
+    with serving(limits=patient(send_seconds=0.5), send_buffer=4096) as live:
         with raw_post(live, "/v1/search", prompt="x", **LONG):
             wait_for(lambda: 'outcome="cancelled"} 1.0' in live.http.get("/metrics").text)
         assert live.scheduler.idle
