@@ -52,7 +52,6 @@ LONGEST = (
     "test_scheduler.py",
     "test_patterns.py",
     "test_hostile.py",
-    "test_isolation.py",
 )
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -238,19 +239,28 @@ def test_help_and_version(run: Run) -> None:
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_the_board_shows_a_search_or_a_trace(recorded: bool, tmp_path: Path) -> None:
+def test_the_board_shows_a_search_or_a_trace_and_passes_on_every_event_and_error(
+    recorded: bool, tmp_path: Path
+) -> None:
     """Particles and blocks on a terminal; a trace needs no model."""
     model, out, path = fake_model(), io.StringIO(), tmp_path / "run.jsonl"
     console = Console(file=out, force_terminal=True, width=100, legacy_windows=False)
-    events = events_of(model, QUESTION, task="countdown", settings=SIZES)
-    pieces, ends = board.pieces_of(model), model.end_ids
+    events = list(events_of(model, QUESTION, task="countdown", settings=SIZES))
+    told: Any = (board.pieces_of(model), model.end_ids)
     if recorded:
         list(s3dlm.write_trace(path, model, events, question=QUESTION))
-        events = trace = s3dlm.read_trace(path)
-        pieces, ends = trace.pieces.get, frozenset()
-    *_, last = board.draw_search(events, pieces, ends, console=console)
-    assert isinstance(last, s3dlm.Result)
+        events = list(trace := s3dlm.read_trace(path))
+        told = (trace.pieces.get, frozenset())
+
+    def broken() -> Iterator[s3dlm.Step | s3dlm.Result]:
+        yield from events[:2]
+        raise s3dlm.S3dlmError("broken off")
+
+    shown = board.draw_search(events, *told, console=console, pace=1e4)
+    assert all(a is b for a, b in zip(shown, events, strict=True))
     assert all(words in out.getvalue() for words in (board.BLOCK, "step 8 of 8", "ESS"))
+    with pytest.raises(s3dlm.S3dlmError, match="broken off"):
+        list(board.draw_search(broken(), *told, console=console, pace=1e4))
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -271,21 +281,6 @@ def test_the_board_shows_what_a_round_re_masks_and_ends_with_a_full_bar(width: i
     assert any(board.AGAIN in one.partition("━")[0] for one in pictures)
     assert "━" * (width - 4) in pictures[-1]
     assert "done" in pictures[-1]
-
-
-def test_a_paced_board_passes_on_every_event_and_error() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=80, legacy_windows=False)
-
-    def broken() -> Iterator[s3dlm.Step]:
-        yield from list(events_of(fake_model(), QUESTION, task="countdown", settings=SIZES))[:2]
-        raise s3dlm.S3dlmError("broken off")
-
-    model, seen = fake_model(), list[object]()
-    with pytest.raises(s3dlm.S3dlmError, match="broken off"):
-        seen += board.draw_search(broken(), board.pieces_of(model), console=console, pace=1e4)
-    events = list(events_of(model, QUESTION, task="countdown", settings=SIZES))
-    shown = board.draw_search(events, board.pieces_of(model), console=console, pace=1e4)
-    assert all(a is b for a, b in zip(shown, events, strict=True))
 
 
 def test_what_a_round_takes_back_stays_longer_and_a_long_search_does_not(

@@ -28,23 +28,16 @@ from tests.server.live import (
     JSON,
     LARGE,
     SMALL,
-    alone,
     head,
     new_client,
     raw_connection,
     serve_process,
-    text,
     wait_for,
 )
 
 pytestmark = pytest.mark.timeout(3600)
-MIXED = {  # requests beside each other
-    "good": 80, "streamed": 30, "given up": 40, "deep_bodies": 25, "large_bodies": 15,
-    "clients_that_never_read": 10,
-}  # fmt: skip
 SHORT = {"gen_length": 8, "steps": 2, "block_length": 8}
 DEEP = ("[" * 200_000, '{"a":' * 100_000, "9" * 900_000, "\x00" * 900_000)
-MORE_MEMORY = 250  # MB at most, with ten clients that never read
 LOOPING = "```python\ndef f(x):\n    while True: pass\n```"
 CODE = {"task": "mbpp", "prompt": "Loop.\nYour code should pass this test:\nassert f(1) == 2"}
 # As many texts as a step may verify.
@@ -120,23 +113,35 @@ class Attacker:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[tuple[int, str]]:
-    """The process and the address of a server whose model writes programs that never end."""
-    with serve_process("--usual", "--text", LOOPING) as (process, address):
+def server() -> Iterator[tuple[int, str, str]]:
+    """The process and the address of a server whose model writes programs that never end, and what it
+    answers when nobody attacks it. It ends cleanly, and its log has no prompt and nothing unexpected."""
+    with serve_process(usual=True, text=LOOPING) as (process, address):
         log: list[str] = []
         reader = threading.Thread(target=log.extend, args=(process.stderr,), daemon=True)
         reader.start()  # else its log would fill the pipe
-        yield process.pid, address
-        assert process.poll() is None, log[-5:]
+        yield process.pid, address, good(address)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=900) == 0, log[-5:]
+        reader.join(900)
+    assert "secret" not in "".join(log)
+    assert not [line for line in map(json.loads, log) if line.get("status") == 500]
 
 
-def get(url: str, path: str) -> str:
+def get(url: str, path: str, method: str = "GET", **own: Any) -> str:
     """An answer to another address than the attackers'."""
     other = httpx.HTTPTransport(local_address="127.0.0.2")
     with httpx.Client(base_url=url, transport=other, timeout=900) as http:
-        answer = http.get(path)
+        answer = http.request(method, path, **own)
     assert answer.status_code == 200, answer.text[:200]
     return answer.text
+
+
+def good(url: str) -> str:
+    """The text of a request that harms nobody."""
+    body = {"model": "fake", "prompt": "secret", **SMALL}
+    answer = json.loads(get(url, "/v1/completions", "POST", json=body))
+    return str(answer["choices"][0]["text"])
 
 
 def memory(process: int) -> float:
@@ -151,9 +156,11 @@ def processor_seconds(process: int) -> float:
     return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
 
 
-def under_attack(process: int, address: str, name: str, seconds: float) -> tuple[float, float, int]:
-    """The longest that `/health` took, its most processor time, and how much was sent."""
-    with contextlib.ExitStack() as stack, ThreadPoolExecutor(4) as pool:
+def under_attack(
+    process: int, address: str, name: str, seconds: float
+) -> tuple[float, float, int, str]:
+    """The longest that `/health` took, its most processor time, how much was sent, and what a good request got."""
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(5) as pool:
         attacker = Attacker(address, stack)
 
         def attack(seed: int) -> None:
@@ -165,13 +172,14 @@ def under_attack(process: int, address: str, name: str, seconds: float) -> tuple
             pool.submit(attack, seed)
         try:
             wait_for(lambda: attacker.sent > 8)
+            text = pool.submit(good, address)
             longest, most, end = 0.0, 0.0, time.monotonic() + seconds
             while (started := time.monotonic()) < end:
                 before = processor_seconds(process)
                 get(address, "/health")
                 longest = max(longest, time.monotonic() - started)
                 most = max(most, processor_seconds(process) - before)
-            return longest, most, attacker.sent
+            return longest, most, attacker.sent, text.result()
         finally:
             attacker.stopped.set()
 
@@ -186,64 +194,15 @@ def idle(address: str) -> bool:
 
 @pytest.mark.parametrize("name", [*POSTS, *SOCKETS])
 @counts(0, 5)
-def test_health_answers_within_a_second(server: tuple[int, str], name: str, count: int) -> None:
-    process, address = server
-    longest, most, sent = under_attack(process, address, name, seconds=count)
+def test_health_answers_within_a_second(
+    server: tuple[int, str, str], name: str, count: int
+) -> None:
+    """And others are answered as if nobody attacked."""
+    process, address, alone = server
+    longest, most, sent, text = under_attack(process, address, name, seconds=count)
     size, health = memory(process), f"/health within {longest:.3f} s, {most:.2f} s of work"
     print(f"\n{name}: {sent} sent, {health}, {size:.0f} MB", flush=True)
     wait_for(lambda: idle(address))
     assert most < 1.0
     assert size < 1500
-
-
-def good(http: httpx.Client, number: int, *, stream: bool) -> str:
-    """The text of a good request."""
-    body = {"model": "fake", "prompt": f"secret {number}", **SMALL, "seed": number}
-    answer = http.post("/v1/completions", json={**body, "stream": stream})
-    assert answer.status_code == 200, answer.text
-    if not stream:
-        return text(answer)
-    lines = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")]
-    assert lines.pop() == "[DONE]"
-    return "".join(json.loads(line)["choices"][0]["text"] for line in lines)
-
-
-def give_up(address: str, number: int) -> None:
-    """Half a body, or a whole one whose answer nobody waits for."""
-    body = json.dumps({"model": "fake", "prompt": "secret", **LARGE}).encode()
-    with raw_connection(address) as client:
-        client.sendall(head("/v1/completions", len(body)) + body[: len(body) // (1 + number % 2)])
-
-
-@pytest.mark.slow
-def test_200_mixed_requests() -> None:
-    """Good ones are answered as if they were alone, and nothing is left over."""
-    kinds, log = [kind for kind, count in MIXED.items() for _ in range(count)], list[str]()
-    random.Random(0).shuffle(kinds)
-    with serve_process("--grace", "5", "--send-seconds", "3") as (process, address):
-        reader = threading.Thread(target=log.extend, args=(process.stderr,))
-        reader.start()
-        with contextlib.ExitStack() as stack, new_client(address) as http:
-            attacker, before = Attacker(address, stack), memory(process.pid)
-
-            def send(number: int) -> str | None:
-                kind = kinds[number]
-                if kind in ("good", "streamed"):
-                    return good(http, number, stream=kind == "streamed")
-                if kind == "given up":
-                    give_up(address, number)
-                else:
-                    attacker.turn(kind, random.Random(number))
-                return None
-
-            with ThreadPoolExecutor(24) as pool:
-                texts = list(pool.map(send, range(len(kinds))))
-            wait_for(lambda: idle(address))
-            assert memory(process.pid) - before < MORE_MEMORY
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=900) == 0
-        reader.join(900)
-    for number, said in enumerate(texts):
-        assert said in (None, alone(f"secret {number}", seed=number).text)
-    assert not [line for line in map(json.loads, log) if line.get("status", 0) >= 500]
-    assert "secret" not in "".join(log)
+    assert text == alone

@@ -98,7 +98,7 @@ def hostile(rng: random.Random) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[int, str]]:
     """The process and the address of a server with a real tokenizer."""
-    with serve_process("--model", "tiny") as (process, address):
+    with serve_process(model="tiny") as (process, address):
         yield process.pid, address
 
 

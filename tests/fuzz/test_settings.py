@@ -52,13 +52,6 @@ def edges(rules: dict[str, Any]) -> Iterator[Any]:
     yield rules.get("default")
 
 
-def is_small(settings: Settings) -> bool:
-    return (
-        max(settings.decoding.gen_length, settings.search.texts_at_once) <= 300
-        and settings.most_nfe <= 2000
-    )
-
-
 @pytest.mark.filterwarnings("ignore")
 @counts(150, 5000)
 def test_extreme_settings(count: int) -> None:
@@ -73,7 +66,8 @@ def test_extreme_settings(count: int) -> None:
             refused += 1
             continue
         assert Settings.from_json(settings.to_json()) == settings, about
-        if is_small(settings):
+        sizes = settings.decoding.gen_length, settings.search.texts_at_once
+        if max(sizes) <= 300 and settings.most_nfe <= 2000:
             try:
                 s3dlm.generate(model, QUESTION, task=rng.choice(TASKS), settings=settings)
                 ran += 1

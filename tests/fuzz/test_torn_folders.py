@@ -18,17 +18,8 @@ from tests.evaluation.small_run import small_model, small_plan, write_task
 from tests.fuzz import check_line, counts
 
 JUNK = (
-    b"",
-    b"\0",
-    b"{}",
-    b"[]\n",
-    b"null\n",
-    b"\xff\xfe",
-    b"x" * 5000,
-    b"[" * 100_000,
-    b"\n\n",
-    b"9" * 5000,
-)
+    b"", b"\0", b"{}", b"[]\n", b"null\n", b"\xff\xfe", b"x" * 5000, b"[" * 100_000, b"\n\n", b"9" * 5000,
+)  # fmt: skip
 
 
 def with_another_value(value: Any, rng: random.Random) -> Any:
@@ -51,38 +42,32 @@ def tear(folder: Path, rng: random.Random) -> None:
         return
     path = rng.choice(files)
     data = path.read_bytes()
-    at, lines = rng.randrange(len(data) + 1), data.splitlines(keepends=True)
-    way = rng.randrange(12)
-    if way == 0:
-        path.unlink()
-    elif way == 1:
-        path.write_bytes(data[:at])
-    elif way == 2 and data:
-        flipped = bytearray(data)
-        flipped[at % len(data)] ^= 1 << rng.randrange(8)
-        path.write_bytes(flipped)
-    elif way == 3:
-        path.write_bytes(data[:at] + rng.choice(JUNK) + data[at:])
-    elif way == 4 and lines:
-        path.write_bytes(b"".join(lines) + rng.choice(lines))
-    elif way == 5 and lines:
-        rng.shuffle(lines)
-        path.write_bytes(b"".join(lines))
-    elif way == 6 and lines:
-        del lines[rng.randrange(len(lines))]
-        path.write_bytes(b"".join(lines))
-    elif way == 7:
-        path.write_bytes(data[:at] + b"\0" * (len(data) - at))  # a block that was never written
-    elif way in (8, 9):
-        plan = folder / manifest.MANIFEST
-        with contextlib.suppress(OSError, ValueError, RecursionError):  # torn before
+    at, lines = rng.randrange(len(data) + 1), data.splitlines(keepends=True) or [b""]
+    one, junk = rng.randrange(len(lines)), rng.choice(JUNK)
+    path.unlink()
+    if (way := rng.randrange(12)) == 0:
+        return
+    if way >= 10 and (plan := folder / manifest.MANIFEST).is_file():
+        path.write_bytes(data)
+        with contextlib.suppress(ValueError, RecursionError):  # torn before
             changed = with_another_value(json.loads(plan.read_bytes()), rng)
             plan.write_text(json.dumps(changed))
-    elif way == 10:
-        path.unlink()
+        return
+    if way == 1:
         path.mkdir()
-    else:
-        path.write_bytes(rng.choice(JUNK))
+        return
+    flipped = bytes([data[at] ^ 1 << rng.randrange(8)]) if at < len(data) else b""
+    damaged = (
+        junk,
+        data[:at],
+        data[:at] + flipped + data[at + 1 :],
+        data[:at] + junk + data[at:],
+        data + lines[one],
+        b"".join(rng.sample(lines, len(lines))),
+        b"".join(lines[:one] + lines[one + 1 :]),
+        data[:at] + b"\0" * (len(data) - at),  # a block that was never written
+    )
+    path.write_bytes(damaged[(way - 2) % len(damaged)])
 
 
 def said(folder: Path) -> dict[Any, Any]:

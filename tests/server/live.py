@@ -173,25 +173,19 @@ def held_model() -> tuple[Model, Gate]:
 
 @contextlib.contextmanager
 def serving(
-    model: Model | None = None, *, send_buffer: int | None = None, **configuration: Any
-) -> Iterator[Live]:
+    model: Model | None = None, *, bound: socket.socket | None = None, send_buffer: int | None = None,
+    **configuration: Any,
+) -> Iterator[Live]:  # fmt: skip
     """Serve a model for the length of a with block.
 
-    Over loopback the kernel takes 2.5 MB that nobody reads; `send_buffer` is for tests that need less.
+    The socket may already have connections in its queue. Over loopback the kernel takes 2.5 MB that nobody reads;
+    `send_buffer` is for tests that need less.
     """
-    with bind_socket("127.0.0.1", 0) as bound:
-        if send_buffer is not None:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-        with serving_on(bound, model or fake_model(), **configuration) as live:
-            yield live
-
-
-@contextlib.contextmanager
-def serving_on(bound: socket.socket, model: Model, **configuration: Any) -> Iterator[Live]:
-    """Serve on a socket that may already have connections in its queue."""
-    app = create_app(
-        model, **{"defaults": {"method": "s3", **SMALL}, "limits": patient(), **configuration}
-    )
+    usual = {"defaults": {"method": "s3", **SMALL}, "limits": patient()}
+    app = create_app(model or fake_model(), **{**usual, **configuration})
+    bound = bound or bind_socket("127.0.0.1", 0)
+    if send_buffer is not None:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     server = uvicorn.Server(server_config(app, app.state.service.limits))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
@@ -204,6 +198,7 @@ def serving_on(bound: socket.socket, model: Model, **configuration: Any) -> Iter
         server.should_exit = True
         thread.join(900)
         assert not thread.is_alive()
+        bound.close()
 
 
 def new_client(url: str, timeout: float = 900) -> httpx.Client:
@@ -211,12 +206,12 @@ def new_client(url: str, timeout: float = 900) -> httpx.Client:
 
 
 @contextlib.contextmanager
-def serve_process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server in a process of its own, and its address."""
+def serve_process(**options: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server in a process of its own, and its address; options are those of `serve_fake.main`."""
     here = Path(__file__)
     paths = [str(here.parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
-        [sys.executable, str(here.with_name("serve_fake.py")), *arguments],
+        [sys.executable, str(here.with_name("serve_fake.py")), json.dumps(options)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
+import json
 import resource
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -31,44 +32,44 @@ class Panic(BaseException):
     """What a library that is not written in Python may raise: no `Exception`."""
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--grace", type=float, default=3600)
-    parser.add_argument("--gate", type=Path, help="a file for which forward passes wait")
-    parser.add_argument("--descriptors", type=int, help="limit of open files")
-    parser.add_argument("--panic", help="a byte in a prompt that ends the engine")
-    parser.add_argument("--usual", action="store_true", help="with the limits that users have")
-    parser.add_argument("--send-seconds", type=float, default=3600)
-    parser.add_argument("--text", help="what the model likes to write")
-    parser.add_argument("--model", help="a bundled model in the place of the fake one")
-    parser.add_argument("--send-buffer", type=int, help="bytes that the kernel takes unread")
-    asked = parser.parse_args()
-    if asked.descriptors:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (asked.descriptors, asked.descriptors))
-    limits = Limits() if asked.usual else patient(send_seconds=asked.send_seconds)
-    model = fake_model((asked.text,)) if asked.text else fake_model()
-    model = s3dlm.load(asked.model) if asked.model else model
-    original = model.denoiser.encode
+def main(
+    grace: float = 3600, gate: str = "", descriptors: int = 0, panic: str = "", usual: bool = False,
+    send_seconds: float = 3600, text: str = "", model: str = "", send_buffer: int = 0,
+) -> None:  # fmt: skip
+    """Serve until a signal.
+
+    Args:
+        grace: Seconds for running requests after SIGTERM.
+        gate: A file for which forward passes wait.
+        descriptors: Limit of open files.
+        panic: A byte in a prompt that ends the engine.
+        usual: With the limits that users have.
+        send_seconds: That limit.
+        text: What the model likes to write.
+        model: A bundled model in the place of the fake one.
+        send_buffer: Bytes that the kernel takes unread.
+    """
+    if descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    loaded = s3dlm.load(model) if model else fake_model(*([(text,)] if text else []))
+    original = loaded.denoiser.encode
 
     def encode(tokens: Any, *others: Any) -> Any:
-        while asked.gate and not asked.gate.exists():
+        while gate and not Path(gate).exists():
             time.sleep(0.01)
-        if asked.panic and (tokens == ord(asked.panic)).any():
+        if panic and (tokens == ord(panic)).any():
             raise Panic
         return original(tokens, *others)
 
-    model.denoiser.encode = encode  # type: ignore[method-assign]
+    loaded.denoiser.encode = encode  # type: ignore[method-assign]
+    limits = Limits() if usual else patient(send_seconds=send_seconds)
+    app = create_app(loaded, limits=limits, defaults={"method": "s3"})
     bound = bind_socket("127.0.0.1", 0)
-    if asked.send_buffer:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, asked.send_buffer)
+    if send_buffer:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     # The address goes to standard output, so that nobody needs to guess a free port.
-    serve_until_signal(
-        create_app(model, limits=limits, defaults={"method": "s3"}),
-        bound,
-        grace=asked.grace,
-        announce=lambda address: print(address, flush=True),
-    )
+    serve_until_signal(app, bound, grace=grace, announce=lambda url: print(url, flush=True))
 
 
 if __name__ == "__main__":
-    main()
+    main(**json.loads(sys.argv[1]))

@@ -12,7 +12,6 @@ import pytest
 
 from s3dlm.server import reporting
 from s3dlm.server.limits import bind_socket, connection_limit
-from tests.fakes import fake_model
 from tests.server.live import (
     LARGE,
     code,
@@ -25,7 +24,6 @@ from tests.server.live import (
     raw_post,
     serve_process,
     serving,
-    serving_on,
     wait_for,
 )
 
@@ -99,7 +97,7 @@ def test_connections_that_come_at_once_are_cut_to_the_share_of_their_address(
     with bind_socket("127.0.0.1", 0) as bound, contextlib.ExitStack() as stack:
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         idle = [stack.enter_context(raw_connection(url)) for _ in range(20)]
-        with serving_on(bound, fake_model(), limits=limits):
+        with serving(bound=bound, limits=limits):
             wait_for(lambda: sum(was_cut(client) for client in idle) == 20 - 6)
     assert [line["address"] for line in logged(caplog)] == ["127.0.0.1"]
 
@@ -138,7 +136,7 @@ def test_connections_leave_descriptors_for_the_rest(monkeypatch: pytest.MonkeyPa
 
 def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:
     """140 idle sockets against a process that may open 128 files."""
-    with serve_process("--descriptors", "128") as (process, address):
+    with serve_process(descriptors=128) as (process, address):
         with contextlib.ExitStack() as stack:
             idle = [stack.enter_context(raw_connection(address)) for _ in range(140)]
             # The kernel may hand over some of them late: wait until the server has seen them all.
@@ -156,8 +154,8 @@ def test_no_outage_and_no_flood_of_log_lines_without_descriptors() -> None:
 
 def test_clients_that_never_read_cannot_keep_the_process_alive() -> None:
     """SIGTERM comes when the server has more to send to them than it can get rid of."""
-    options = ("--grace", "1", "--send-buffer", "4096")
-    with serve_process(*options) as (process, address), contextlib.ExitStack() as stack:
+    stack = contextlib.ExitStack()
+    with serve_process(grace=1, send_buffer=4096) as (process, address), stack:
         for _ in range(2):
             stack.enter_context(raw_post(address, "/v1/search", prompt="x", **LARGE))
         with new_client(address) as http:
@@ -170,7 +168,7 @@ def test_clients_that_never_read_cannot_keep_the_process_alive() -> None:
 
 
 def test_the_process_ends_with_its_engine() -> None:
-    with serve_process("--panic", "!") as (process, address):
+    with serve_process(panic="!") as (process, address):
         with new_client(address) as http:
             answer = http.post("/v1/completions", json={"model": "fake", "prompt": "now!"})
         assert code(answer) == (503, "engine_failed")

@@ -28,7 +28,7 @@ FLOWS = st.lists(
 @given(FLOWS)
 def test_nobody_starves_and_no_pass_is_too_large(flows: list[tuple[str, int, int]]) -> None:
     fair = FairShare(128)
-    demands = [Demand(key, *flow) for key, flow in enumerate(flows)]
+    demands = [Demand(key, flow[:2], flow[2]) for key, flow in enumerate(flows)]
     served: set[tuple[str, int]] = set()
     for _ in range(100):
         keys = fair.choose(demands)
@@ -44,7 +44,7 @@ def test_nobody_starves_and_no_pass_is_too_large(flows: list[tuple[str, int, int
 def test_clients_are_served_equally(sizes: list[int]) -> None:
     """Whatever the sizes, canvases per client differ by no more than one step and one quantum."""
     fair = FairShare(32)
-    demands = [Demand(key, f"client {key}", 0, size) for key, size in enumerate(sizes)]
+    demands = [Demand(key, (f"client {key}", 0), size) for key, size in enumerate(sizes)]
     served = Counter(dict.fromkeys(range(len(sizes)), 0))
     for _ in range(200):
         served.update({key: sizes[key] for key in fair.choose(demands)})
@@ -52,22 +52,23 @@ def test_clients_are_served_equally(sizes: list[int]) -> None:
 
 
 def test_all_take_part_when_all_fit() -> None:
-    demands = [Demand(key, "a", key, 16) for key in range(8)]
+    demands = [Demand(key, ("a", key), 16) for key in range(8)]
     assert FairShare(128).choose(demands) == list(range(8))
 
 
 def test_many_requests_of_one_client_do_not_crowd_out_another() -> None:
     fair = FairShare(64)
-    demands = [*(Demand(key, "greedy", key, 16) for key in range(20)), Demand(20, "other", 20, 16)]
+    greedy = [Demand(key, ("greedy", key), 16) for key in range(20)]
+    demands = [*greedy, Demand(20, ("other", 20), 16)]
     assert sum(20 in fair.choose(demands) for _ in range(20)) >= 9
 
 
 def test_a_newcomer_does_not_catch_up_on_the_past() -> None:
     fair = FairShare(16)
-    old = [Demand(key, f"old {key}", 0, 16) for key in range(2)]
+    old = [Demand(key, (f"old {key}", 0), 16) for key in range(2)]
     for _ in range(100):
         fair.choose(old)
-    both = [*old, Demand(2, "new", 0, 16)]
+    both = [*old, Demand(2, ("new", 0), 16)]
     chosen = Counter(key for _ in range(30) for key in fair.choose(both))
     assert max(chosen.values()) - min(chosen.values()) <= 2
 

@@ -54,6 +54,7 @@ WORDS: tuple[tuple[dict[str, Any], str], ...] = (
     *(({name: "m" * 900_000}, name) for name in ("method", "task", "verifier", "stop")),
     ({"m" * 900_000: 1}, "is unknown"),
     ({"tool_choice": "required"}, "tools has none"),
+    ({"guided_regex": "a"}, "cannot follow a grammar"),  # with this tokenizer
     ({"messages": [{**USER, "content": "\ud800"}]}, "half of a character"),
     ({"messages": [{**SYSTEM, "content": "\ud800"}, USER]}, "half of a character"),
     ({"messages": [{**USER, "content": "  "}]}, "empty"),

@@ -352,7 +352,7 @@ def test_the_page_of_a_trace_shows_what_it_has(page: Any, server: Live, tmp_path
 
 
 def test_the_form_has_every_setting_and_each_method_gets_those_it_uses(
-    page: Any, server: Live, tmp_path: Path
+    page: Any, server: Live
 ) -> None:
     """The form is made from the schema of the settings, and only what is filled in is sent."""
     page.goto(server.url)
@@ -377,11 +377,6 @@ def test_the_form_has_every_setting_and_each_method_gets_those_it_uses(
         {"prompt": QUESTION, "method": "baseline", "temperature": 0.9},
         {"prompt": QUESTION, "method": "s3", **wanted},
     ]
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Save trace").first.click()
-    download.value.save_as(tmp_path / "trace.jsonl")
-    settings = read_trace(tmp_path / "trace.jsonl").header["settings"]
-    assert {name: settings[name] for name in wanted} == wanted
     # What a method lacks is left out.
     assert page.locator(".sum").first.inner_text().startswith("N 4 · b 2 · ")
     assert page.locator(".sum").last.inner_text()[0].isdigit()

@@ -39,13 +39,8 @@ class Demand(NamedTuple):
     """A search that is ready for a forward pass."""
 
     key: int
-    client: str
-    request: int
+    flow: tuple[str, int]  # client and request
     size: int  # canvases
-
-    @property
-    def flow(self) -> tuple[str, int]:
-        return self.client, self.request
 
 
 class FairShare:
@@ -66,23 +61,22 @@ class FairShare:
         if sum(demand.size for demand in demands) <= self.batch:
             served.clear()  # nobody has to wait, so nobody is owed anything
             return [demand.key for demand in demands]
-        clients = {demand.client for demand in demands}
+        flows = {demand.flow for demand in demands}
+        clients = {client for client, _ in flows}
         least = self._enter(clients)
-        least_of = {
-            client: self._enter({demand.flow for demand in demands if demand.client == client})
-            for client in clients
-        }
+        least_of = {own: self._enter({flow for flow in flows if flow[0] == own}) for own in clients}
         chosen, room, left = list[int](), self.batch, list(demands)
         while left:
-            first = min(left, key=lambda each: (served[each.client], served[each.flow], each.key))
+            first = min(left, key=lambda each: (served[each.flow[0]], served[each.flow], each.key))
             left.remove(first)
-            ahead = max(served[first.client] - least, served[first.flow] - least_of[first.client])
+            client, flow = first.flow[0], first.flow
+            ahead = max(served[client] - least, served[flow] - least_of[client])
             if chosen and (ahead > self.quantum or first.size > room):
                 continue
             chosen.append(first.key)
             room -= first.size
-            served[first.client] += first.size
-            served[first.flow] += first.size
+            served[client] += first.size
+            served[flow] += first.size
         return chosen
 
     def _enter(self, flows: Iterable[Hashable]) -> int:

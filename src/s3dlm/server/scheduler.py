@@ -217,7 +217,7 @@ class Scheduler:
     def _demands(self) -> list[Demand]:
         """Searches that are ready for a pass and whose reader keeps up."""
         return [
-            Demand(key, ticket.client, ticket.request, search.rows)
+            Demand(key, (ticket.client, ticket.request), search.rows)
             for key, search in self.batcher.running.items()
             if (ticket := self.running[key]).told - ticket.read < self.limits.unread and search.rows
         ]

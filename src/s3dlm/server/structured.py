@@ -120,23 +120,28 @@ def grammar_of_call(tools: list[Tool], choice: str | ToolChoice | None) -> Gramm
         wanted = "a call" if named is None else f"a call of {short_repr(named)}"
         message = f"tool_choice wants {wanted}, and tools has none; add it, or give 'none'"
         raise ApiError(400, message, param="tool_choice")
-    calls: list[dict[str, Any]] = [
-        {
-            "type": "object",
-            "properties": {
-                "name": {"const": each.name},
-                "arguments": each.parameters or {"type": "object"},
-            },
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for each in functions
-    ]
-    shared: dict[str, Any] = {}  # definitions are looked up at the top of a schema
-    for call in calls:
-        for key in ("$defs", "definitions"):
-            shared.setdefault(key, {}).update(call["properties"]["arguments"].get(key, {}))
-    return Grammar.json_schema({"anyOf": calls, **shared})
+    calls, own = list[dict[str, Any]](), dict[str, Any]()
+    for number, each in enumerate(functions):
+        place, schema = f"#/$defs/{number}", each.parameters or {"type": "object"}
+        Grammar.json_schema(schema)  # is not too deep to be moved
+        own[str(number)] = _moved(schema, place)
+        call = {"name": {"const": each.name}, "arguments": {"$ref": place}}
+        closed = {"required": [*call], "additionalProperties": False}
+        calls.append({"type": "object", "properties": call, **closed})
+    return Grammar.json_schema({"anyOf": calls, "$defs": own})
+
+
+def _moved(schema: Any, place: str) -> Any:
+    """A schema that stands at another place: what it refers to goes with it, so that two tools may have
+    definitions of one name."""
+    if isinstance(schema, list):
+        return [_moved(each, place) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _moved(value, place) for key, value in schema.items()}
+    if isinstance(target := schema.get("$ref"), str) and target.startswith("#"):
+        moved["$ref"] = place + target[1:]
+    return moved
 
 
 def tool_call(text: str) -> dict[str, Any]:

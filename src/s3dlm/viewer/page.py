@@ -55,22 +55,25 @@ def standalone(traces: Sequence[str | Path]) -> str:
     # "<" cannot end the script element when it is written as an escape.
     data = json.dumps(recorded, ensure_ascii=False).replace("<", "\\u003c")
     style, script = f"\n{_text('style.css')}", f"\n{joined('main.js')}"
-    page = _text("index.html")
-    page = _replace(
-        page,
-        '<meta charset="utf-8">',
-        '<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{content_policy(style, script)}">',
+    # Nothing is loaded, nothing is sent, and no other code runs than this script.
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    page = _replace(
-        page, '<link rel="stylesheet" href="/viewer/style.css">', f"<style>{style}</style>"
-    )
-    return _replace(
-        page,
-        '<script type="module" src="/viewer/main.js"></script>',
-        f'<script type="application/json" id="recorded">{data}</script>\n'
-        f'<script type="module">{script}</script>',
-    )
+    charset, page = '<meta charset="utf-8">', _text("index.html")
+    governed = f'{charset}\n<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    for old, new in (
+        (charset, governed),
+        ('<link rel="stylesheet" href="/viewer/style.css">', f"<style>{style}</style>"),
+        (
+            '<script type="module" src="/viewer/main.js"></script>',
+            f'<script type="application/json" id="recorded">{data}</script>\n'
+            f'<script type="module">{script}</script>',
+        ),
+    ):
+        assert page.count(old) == 1, old
+        page = page.replace(old, new)
+    return page
 
 
 def for_page(trace: bytes) -> bytes:
@@ -81,14 +84,6 @@ def for_page(trace: bytes) -> bytes:
         header["gold_text"] = gold_in_words(header["gold"])
     line = json.dumps(header, ensure_ascii=False, separators=(",", ":"))
     return line.encode() + end + rest
-
-
-def content_policy(style: str, script: str) -> str:
-    """Only this style and this script: nothing is loaded, nothing is sent, no other code runs."""
-    return (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def _hash(text: str) -> str:
@@ -112,8 +107,3 @@ def joined(entry: str) -> str:
 
 def _text(name: str) -> str:
     return viewer_files()[name][0].decode()
-
-
-def _replace(page: str, old: str, new: str) -> str:
-    assert page.count(old) == 1, old
-    return page.replace(old, new)
