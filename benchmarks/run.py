@@ -207,7 +207,9 @@ def block_figures(repeats: int) -> Iterable[Figure]:
     """What the exact cache of prompt and finished blocks buys a block-causal model."""
     both = [models.block_causal(cache=cache) for cache in (False, True)]
     greedy = Settings("baseline", gen_length=512, steps=256, block_length=32, temperature=0.0)
-    searched = Settings("s3", gen_length=512, steps=32, block_length=32, particles=2, temperature=0.7)
+    searched = Settings(
+        "s3", gen_length=512, steps=32, block_length=32, particles=2, temperature=0.7
+    )
     prompt = "A question of some length, as people ask them."
     for name, settings in (("baseline", greedy), ("s3", searched)):
         whole, cached = (functools.partial(_last_tokens, model, prompt, settings) for model in both)
