@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from rich.console import Console
@@ -16,6 +18,7 @@ from s3dlm.job import prepare
 from s3dlm.search.particles import Canvas
 from s3dlm.settings import Settings
 from tests.fakes import events_of
+from tests.server.live import serving, text
 
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 METHODS = ("baseline", "best_of_k", "tilting", "top_n", "s3", "twisted", "restarts", "revise")
@@ -90,3 +93,13 @@ def test_what_is_for_masks_is_refused(model: s3dlm.Model) -> None:
         s3dlm.generate(model, PUZZLE, method="s3", verifier="self")
     with pytest.raises(SettingsError, match="for models of masked diffusion"):
         s3dlm.generate(model, PUZZLE, method="prism")
+
+
+def test_64_concurrent_requests_answer_as_each_alone(model: s3dlm.Model) -> None:
+    own = {"method": "baseline", "task": "sudoku9", "steps": 4}
+    with serving(model, defaults={}) as live, ThreadPoolExecutor(64) as pool:
+        asked = [pool.submit(live.ask, PUZZLE, model="noisy9", seed=n, **own) for n in range(64)]
+        texts = [text(answer.result()) for answer in asked]
+    alone = [s3dlm.generate(model, PUZZLE, seed=seed, **own).text for seed in range(64)]
+    assert texts == alone
+    assert len(set(texts)) > 1

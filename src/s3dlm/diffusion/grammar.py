@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import accumulate
-from types import GenericAlias
+from types import GenericAlias, UnionType
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 
 from s3dlm.errors import SettingsError, short_repr
 
@@ -25,6 +26,11 @@ REPEATED = 100_000  # copies of a part of a regular expression, those of its cop
 FINEST = 10_000  # of multipleOf, without its decimal point
 BRACKET, MULTIPLE_OF = re.compile(r"[(\[{}\])]"), re.compile(r'"multipleOf": ([0-9][^,}\]]*)')
 DIRECTIVE = re.compile("%(json|regex|llguidance)")  # of Lark, that would go round these bounds
+FLAGS = {
+    re.IGNORECASE: "i",
+    re.MULTILINE: "m",
+    re.DOTALL: "s",
+}  # of Python's, as a grammar writes them
 PART = re.compile(r"\\.|\[(?:\\.?|[^\]\\])*+(?:\]|\Z)|\{([0-9]+)(?:,([0-9]*))?\}|.", re.DOTALL)
 
 
@@ -73,15 +79,15 @@ class Grammar:
         if isinstance(value, dict | bool):
             return cls.json_schema(value)
         if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
-            return cls("regex", value.pattern)
+            return cls("regex", _with_flags(value))
         if isinstance(value, list | tuple):
             return cls.choice(value)
         if isinstance(value, str):
             return cls("lark", value)
-        if isinstance(value, type | GenericAlias) or hasattr(value, "__origin__"):
+        if isinstance(value, type | GenericAlias | UnionType) or hasattr(value, "__origin__"):
             try:
                 adapter = TypeAdapter[Any](value)
-                schema = adapter.json_schema()
+                schema = adapter.json_schema(schema_generator=Closed)
             except Exception as error:
                 raise SettingsError(
                     f"grammar={short_repr(value)} has no JSON schema: {str(error)[:300]}"
@@ -114,6 +120,30 @@ class Grammar:
         if self.read is not None:
             return self.read(text)
         return json.loads(text) if self.kind == "json" else None
+
+
+class Closed(GenerateJsonSchema):
+    """Schemas of classes: an object has their fields and no others, unless a class allows them."""
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        return {"additionalProperties": False} | super().model_schema(schema)
+
+    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+        return {"additionalProperties": False} | super().typed_dict_schema(schema)
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        return {"additionalProperties": False} | super().dataclass_schema(schema)
+
+
+def _with_flags(expression: re.Pattern[str]) -> str:
+    """The text of a compiled expression with its flags in it."""
+    if expression.flags & (re.ASCII | re.VERBOSE):
+        raise SettingsError(
+            f"grammar={short_repr(expression)} has the flag re.ASCII or re.VERBOSE, which cannot be followed; "
+            r"leave it out, and write [0-9] instead of \d, or the expression without blanks"
+        )
+    flags = "".join(sign for flag, sign in FLAGS.items() if expression.flags & flag)
+    return f"(?{flags}:{expression.pattern})" if flags else expression.pattern
 
 
 def _repeated(text: str, *, nested: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -275,3 +276,21 @@ def test_holes_are_filled_and_what_is_given_stays() -> None:
     assert result.token_ids[:2] == (97, 98)
     assert result.token_ids[-2:] == (99, 100)
     assert len(result.token_ids) == 10
+
+
+@pytest.mark.filterwarnings("ignore")  # what the harness's own packages leave behind
+def test_the_harness_reads_its_answers_but_no_likelihood() -> None:
+    pytest.importorskip("lm_eval")
+    from s3dlm.extras.lm_eval.model import S3dlmLM
+
+    chosen = dataclasses.replace(model(entropy_bound=1.0), tokenizer=ByteTokenizer())
+    harness = S3dlmLM(chosen, method="s3", particles=2, **{**SETTINGS, "steps": 4})
+    questions = ["why?", "why not?"]
+    contexts = [harness.apply_chat_template([{"role": "user", "content": q}]) for q in questions]
+    asked = [
+        SimpleNamespace(args=(text, {"until": []}), task_name="mine", doc={}) for text in contexts
+    ]
+    expected = [s3dlm.generate(chosen, q, settings=harness.settings).text for q in questions]
+    assert harness.generate_until(asked) == expected
+    with pytest.raises(SettingsError, match="choose tasks that generate text"):
+        harness._loglikelihood_tokens([(("why?", "1"), [1, 2], [3])])

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 from benchmarks.structure.triples import QUESTION, failures, models, run, triples
-from pydantic import BaseModel, Field
+from jsonschema import Draft202012Validator
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 import s3dlm
+from s3dlm.cli.main import main
 from s3dlm.errors import SettingsError
+from s3dlm.job import Job
+from s3dlm.search.methods import METHODS
+from s3dlm.settings import has
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +47,14 @@ def test_a_thousand_answers_are_valid() -> None:
     assert run(1000, first=10_000) == 0
 
 
+PAIR = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "maxLength": 4}, "b": {"enum": [1, 22]}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+
+
 class Cat(BaseModel):
     kind: Literal["cat"]
     lives: int = Field(ge=0, le=9)
@@ -57,9 +74,44 @@ def test_values_come_back_parsed(tiny: s3dlm.Model) -> None:
     assert (plain.text, plain.parsed) == ("null", None)
 
 
+class Colours(TypedDict):
+    red: bool
+
+
+@dataclass
+class Light:
+    on: bool
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    on: bool
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [(Person, {"name", "pet"}), (Colours, {"red"}), (Light, {"on"}), (Light | None, {"on"})],
+    ids=str,
+)
+def test_an_object_of_a_class_has_its_fields_and_no_others(
+    tiny: s3dlm.Model, kind: Any, fields: set[str]
+) -> None:
+    found = s3dlm.generate(tiny, QUESTION, grammar=kind, gen_length=48, method="greedy")
+    assert (json.loads(found.text) or {}).keys() <= fields
+    expected = (Person, dict, Light, type(None))
+    assert isinstance(found.parsed, expected)
+
+
+def test_a_class_may_allow_other_fields(tiny: s3dlm.Model) -> None:
+    found = s3dlm.generate(tiny, QUESTION, grammar=Open, gen_length=48, method="greedy")
+    assert json.loads(found.text).keys() > {"on"}
+
+
 @pytest.mark.parametrize(
     ("grammar", "expression"),
     [
+        (re.compile("(?s)[a-c]{2}.[^a]b", re.IGNORECASE), "(?is)[a-c]{2}.[^a]b"),
+        (re.compile("^a.b$", re.DOTALL), "(?s)a.b"),
         (re.compile(r"[0-9]{2,4} (apples|pears)"), r"[0-9]{2,4} (apples|pears)"),
         (["yes", "no", 'may"be'], 'yes|no|may"be'),
         ('start: "(" start ")" | "x"', r"\(*x\)*"),
@@ -144,6 +196,8 @@ def test_log_probabilities_are_those_of_what_is_allowed(tiny: s3dlm.Model) -> No
         ({"$ref": "#"}, "no end of the json grammar was found"),
         (re.compile("(?=a)"), "look-around"),
         (re.compile("((a{1000}){1000}){1000}"), "repeats a part more than"),
+        (re.compile(r"\d", re.ASCII), r"instead of \\d"),
+        (re.compile("a\n b # c", re.VERBOSE), "without blanks"),
         ("start: x", "unknown name"),
         ('start: /a+/ "a"', "never ends"),
         ('start: "x" | "b" /(ab|ab)+/ "ab"', "never ends"),
@@ -160,10 +214,78 @@ def test_what_cannot_be_followed_is_refused(tiny: s3dlm.Model, grammar: Any, wor
         s3dlm.generate(tiny, QUESTION, grammar=grammar, gen_length=48)
 
 
-def test_a_text_with_holes_and_a_method_with_an_order_of_its_own_are_refused(
-    tiny: s3dlm.Model,
+REFUSED = ("lookum", "order_token", "unmaskfork", "vgb")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_follows_a_grammar_or_refuses_it(tiny: s3dlm.Model, method: str) -> None:
+    options: Any = {"grammar": PAIR, "method": method}
+    if has(METHODS[method], "budget"):
+        options["budget"] = 20
+    if method in REFUSED:
+        with pytest.raises(SettingsError, match=r"decides itself which tokens|draws whole texts"):
+            s3dlm.generate(tiny, QUESTION, **options)
+        return
+    found = s3dlm.generate(tiny, QUESTION, **options)
+    for text in (found.text, *(one.text for one in found.survivors)):
+        Draft202012Validator(PAIR).validate(json.loads(text))
+
+
+def test_the_page_names_the_methods_that_refuse_a_grammar() -> None:
+    page = Path("docs/server.md").read_text(encoding="utf-8")
+    listed = re.search(r"Every method but (.*?) can be used", page, re.DOTALL)
+    assert listed is not None
+    assert tuple(re.findall("`([a-z_]+)`", listed[1])) == REFUSED
+
+
+def test_a_text_with_holes_and_a_model_of_uniform_noise_are_refused(tiny: s3dlm.Model) -> None:
+    with pytest.raises(SettingsError, match="grammar and infill were both given"):
+        Job(QUESTION, infill="a[[2]]", grammar=["a"])
+    noisy = s3dlm.load("noisy9", device="cpu")
+    with pytest.raises(SettingsError, match="choose a model of masked diffusion"):
+        s3dlm.generate(noisy, "." * 81, grammar=["a"])
+
+
+@pytest.mark.parametrize(
+    ("method", "own"),
+    [
+        ("verified_best_of_k", {}),
+        ("s3", {"lam": 50.0}),
+        ("restarts", {"budget": 30}),
+        ("revise", {"budget": 30}),
+    ],
+)
+def test_among_valid_answers_the_verifier_decides_or_else_the_likelihood(
+    tiny: s3dlm.Model, method: str, own: Any
 ) -> None:
-    with pytest.raises(SettingsError, match="decides itself which tokens come first"):
-        s3dlm.generate(tiny, QUESTION, grammar=["a"], method="unmaskfork")
-    with pytest.raises(SettingsError, match="draws whole texts"):
-        s3dlm.generate(tiny, QUESTION, grammar=["a"], method="order_token")
+    """Words of three letters; the model's own choice has no "e"."""
+    grammar, general = re.compile("[a-z]{3}"), {"task": "none", "temperature": 1.0, "particles": 8}
+    options: Any = {"grammar": grammar, "method": method, **general, **own}
+    silent = s3dlm.generate(tiny, QUESTION, **options, verifier=lambda *_: 0.0)
+    liked = s3dlm.generate(
+        tiny, QUESTION, **options, verifier=lambda _, text, __: text.count("e") / 3
+    )
+    assert re.fullmatch("[a-z]{3}", silent.text)
+    assert re.fullmatch("[a-z]{3}", liked.text)
+    assert liked.text.count("e") > silent.text.count("e")
+    if method != "revise":  # it ends with one survivor, and its answer may be an earlier draft
+        assert silent.text == min(silent.survivors, key=lambda one: one.nll).text
+
+
+def test_the_shell_reads_a_schema_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shell(*arguments: str) -> str:
+        usual = ("--method", "greedy", "--gen-length", "24", "--quiet")
+        monkeypatch.setattr(sys, "argv", ["s3dlm", "generate", QUESTION, *usual, *arguments])
+        main()
+        return capsys.readouterr().out.removesuffix("\n")
+
+    file = tmp_path / "pair.json"
+    file.write_text(json.dumps(PAIR))
+    assert json.loads(shell("--model", "tiny", "--json-schema", str(file))).keys() == {"a", "b"}
+    assert re.fullmatch("[0-9]{2} shells", shell("--model", "tiny", "--regex", "[0-9]{2} shells"))
+    file.write_text("{")
+    with pytest.raises(SystemExit):
+        shell("--model", "tiny", "--json-schema", str(file))
+    assert "cannot be read as JSON" in capsys.readouterr().err

@@ -51,7 +51,7 @@ JSON_OPTIONS: JsonCompileOptions = {  # fixed, whatever a schema says under x-gu
     # Not \b and \f: a model that writes \boxed or \frac means neither.
     "json_allowed_escapes": '"\\nrtu',
 }  # fmt: skip
-SECONDS = 30.0  # of work on the grammar of one search
+SECONDS = 30.0  # of the processor, for the grammar of one search
 COMPILED = 64  # grammars that are kept compiled
 NEAR, TRIED = 3, 16  # positions to spare below which tokens are tried one by one, and how many
 MATCHERS, WAYS = 256, 1 << 16  # texts whose matcher and whose way to the end are kept
@@ -132,10 +132,10 @@ class Structure:
         self.begun = self.forced(())  # what must stand at the beginning of every text
 
     def __enter__(self) -> None:
-        self._entered = time.perf_counter()
+        self._entered = time.thread_time()
 
     def __exit__(self, *_: object) -> None:
-        self._seconds += time.perf_counter() - self._entered
+        self._seconds += time.thread_time() - self._entered
         if self._seconds > SECONDS:
             raise SettingsError(
                 f"the grammar took more than {SECONDS:g} s of work; give a simpler one, or search less"
