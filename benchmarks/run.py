@@ -247,11 +247,10 @@ def growth(repeats: int = 3) -> Iterable[Figure]:
 
 
 def rows(figures: list[Figure]) -> Iterable[list[str]]:
-    yield ["figure", "median", "spread", "target", "met"]
+    yield ["figure", "median", "spread"]
     for one in figures:
-        verdict = "–" if one.met is None else "yes" if one.met else "no"
         spread = f"{one.low:.2f}–{one.high:.2f} ({one.repeats})"
-        yield [one.name, f"{one.median:.2f}", spread, one.target, verdict]
+        yield [one.name, f"{one.median:.2f}", spread]
 
 
 def main() -> None:
