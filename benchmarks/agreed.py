@@ -1,6 +1,6 @@
 """What `adaptive_vote` saves: votes with the bundled model that end when they are decided, or do not.
 
-    python -m benchmarks.agreed [problems per task] [validation or test] [file]
+    python -m benchmarks.agreed [PROBLEMS] [SPLIT] [FILE]
 
 Accuracy in per cent @ mean forward passes per problem, one seed. With a budget a plain vote spends all of
 it; an adaptive one ends when the leading answer is likely to stay ahead. Below the table is the
@@ -10,8 +10,8 @@ goes on where it was.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +51,15 @@ def measure(model: s3dlm.Model, task: str, row: str, split: str, limit: int) -> 
     ]
 
 
-def main(limit: int = 60, split: str = "validation", file: str = "") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("limit", type=int, nargs="?", default=60, help="problems per task")
+    parser.add_argument("split", nargs="?", default="validation", help="validation or test")
+    parser.add_argument("file", nargs="?", default="", help="where to keep what is known")
+    given = parser.parse_args()
+    limit, split, file = given.limit, given.split, given.file
     model = s3dlm.load("tiny")
     names, path = list(model.defaults.tasks), Path(file)
     found: dict[str, list[list[float]]] = (
@@ -77,4 +85,4 @@ def main(limit: int = 60, split: str = "validation", file: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(one) if one.isdigit() else one for one in sys.argv[1:]))  # type: ignore[arg-type]
+    main()

@@ -8,7 +8,7 @@ effort, and prints a table; accuracy has 95 % intervals (Wilson). Without METHOD
 
 from __future__ import annotations
 
-import sys
+import argparse
 from typing import Any
 
 from fastapi.testclient import TestClient
@@ -23,8 +23,13 @@ EFFORTS = ("none", "minimal", "low", None, "high")
 
 
 def main() -> None:
-    problems = int(sys.argv[1]) if len(sys.argv) > 1 else 40
-    method = {"method": sys.argv[2]} if len(sys.argv) > 2 else {}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("problems", type=int, nargs="?", default=40, help="per task")
+    parser.add_argument("method", nargs="?", help="default: the server's own")
+    given = parser.parse_args()
+    problems, method = given.problems, {"method": given.method} if given.method else {}
     model = s3dlm.load("tiny")
     loaded = [
         (name, sample)

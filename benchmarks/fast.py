@@ -7,7 +7,7 @@ wide network of random weights: processor time, and how many tokens of the answe
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from typing import Any
 
@@ -39,9 +39,9 @@ def counted(model: Model) -> list[int]:
     network: Any = model.denoiser
     inner, seen = network.body, []
 
-    def body(tokens: Any, *rest: Any) -> Any:
+    def body(tokens: Any, *rest: Any, **more: Any) -> Any:
         seen.append(tokens.numel())
-        return inner(tokens, *rest)
+        return inner(tokens, *rest, **more)
 
     network.body = body
     return seen
@@ -175,5 +175,7 @@ def on_wide() -> None:
 
 
 if __name__ == "__main__":
-    on_tiny(int(sys.argv[1]) if len(sys.argv) > 1 else 40)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", type=int, nargs="?", default=40, help="per task")
+    on_tiny(parser.parse_args().problems)
     on_wide()

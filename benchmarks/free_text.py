@@ -13,10 +13,10 @@ p_correct.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import math
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -306,6 +306,11 @@ def probabilities(groups: Sequence[Group], write: bool) -> None:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--calibrate", action="store_true", help="write the coefficients")
+    write = parser.parse_args().calibrate
     groups = read()
     weights = fit([group for group in groups if in_fit_half(group.question)])
     fitted = dict(zip(NAMES, weights.tolist(), strict=True))
@@ -322,7 +327,7 @@ def main() -> None:
     recovered(groups, scores, "All questions, cross-fitted")
     recovered(groups, crossed(groups, leave_model=True), "All questions, each model left out")
     print_stops(groups)
-    probabilities(groups, "--calibrate" in sys.argv)
+    probabilities(groups, write)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ usual `ru_maxrss` will not do: a child inherits its parent's, and loading has a 
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ def main(what: str) -> None:
     from benchmarks.peers import Loop
     from s3dlm.settings import Settings
 
-    settings = Settings(gen_length=64, steps=4, block_length=64, temperature=0.7)
+    settings = Settings("s3", gen_length=64, steps=4, block_length=64, temperature=0.7)
     model = wide()
     (PROCESS / "clear_refs").write_text("5")  # the peak starts anew
     loaded = status("VmRSS")
@@ -47,4 +48,6 @@ def main(what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["s3", "llada"])
+    main(parser.parse_args().what)

@@ -7,9 +7,9 @@ test problems of four tasks, greedy and `revise`, against float32 on the same pr
 
 from __future__ import annotations
 
+import argparse
 import copy
 import statistics
-import sys
 import time
 
 import torch
@@ -113,5 +113,8 @@ def accuracy(count: int) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", type=int, nargs="?", default=100, help="per task")
+    problems = parser.parse_args().problems
     full_size()
-    accuracy(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    accuracy(problems)

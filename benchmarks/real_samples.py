@@ -8,10 +8,10 @@ reader who shares no line with the package: the number that a careful human take
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Mapping
 from fractions import Fraction
@@ -99,7 +99,7 @@ def table(reports: Mapping[str, ScoreReport], last: str, figures: Mapping[str, s
     return "\n".join(lines)
 
 
-def main(verifier: str = "checker") -> None:
+def main(verifier: str) -> None:
     data = Path(os.environ["S3DLM_DATA"])
     with tempfile.TemporaryDirectory() as folder:
         maths = by_model(data / "dlm_samples_gsm8k.jsonl", Path(folder))
@@ -122,4 +122,6 @@ def main(verifier: str = "checker") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("verifier", nargs="?", default="checker")
+    main(parser.parse_args().verifier)

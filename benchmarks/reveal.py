@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from typing import Any
 
@@ -15,8 +15,6 @@ RULES: list[dict[str, Any]] = [
     {"reveal": "schedule"},
     {"reveal": "threshold", "reveal_threshold": 0.98},
     {"reveal": "threshold", "reveal_threshold": 0.9},
-    {"reveal": "factor", "reveal_factor": 0.1},
-    {"reveal": "entropy", "reveal_bound": 0.1},
 ]
 
 
@@ -34,12 +32,16 @@ def measure(model: s3dlm.Model, rule: dict[str, Any], limit: int, split: str) ->
     return " | ".join([name, *(f"{right:.1f} @ {cost:.1f}" for right, cost in pairs)])
 
 
-def main(limit: int = 100, split: str = "validation") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", type=int, nargs="?", default=100, help="per task")
+    parser.add_argument("split", nargs="?", default="validation", help="validation or test")
+    given = parser.parse_args()
     model = s3dlm.load("tiny")
     print(" | ".join(["rule", *model.defaults.tasks, "mean"]))
     for rule in RULES:
-        print(measure(model, rule, limit, split), flush=True)
+        print(measure(model, rule, given.problems, given.split), flush=True)
 
 
 if __name__ == "__main__":
-    main(*(int(one) if one.isdigit() else one for one in sys.argv[1:]))  # type: ignore[arg-type]
+    main()

@@ -8,7 +8,7 @@ stopping costs no accuracy; `satisfied_at` (verifier/weights.py) is chosen from 
 
 from __future__ import annotations
 
-import sys
+import argparse
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,12 +80,16 @@ def row(found: list[list[Seen]], threshold: float) -> tuple[float, float]:
     )
 
 
-def main(limit: int = 100, names: str = "") -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("problems", type=int, nargs="?", default=100, help="per task")
+    parser.add_argument("tasks", nargs="?", help="separated by commas; default: the model's own")
+    given = parser.parse_args()
     model = s3dlm.load("tiny")
     print("task | " + " | ".join(f"{one:g}" for one in THRESHOLDS) + " | never | chosen")
-    for task in names.split(",") if names else model.defaults.tasks:
+    for task in given.tasks.split(",") if given.tasks else model.defaults.tasks:
         samples = load_samples(
-            tasks.get(task), prompt_style="tiny", split="validation", limit=limit
+            tasks.get(task), prompt_style="tiny", split="validation", limit=given.problems
         ).samples
         found = searches(model, task, samples)
         rows = {one: row(found, one) for one in (*THRESHOLDS, NEVER)}
@@ -96,4 +100,4 @@ def main(limit: int = 100, names: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(one) if one.isdigit() else one for one in sys.argv[1:]))  # type: ignore[arg-type]
+    main()

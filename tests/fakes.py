@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +15,8 @@ import s3dlm
 from s3dlm import Result, Step
 from s3dlm.models.base import Defaults, Denoiser, Model, Tokenizer
 from s3dlm.settings import Settings
+from s3dlm.verifier import Score, Verifier
+from s3dlm.verifier.base import Spans
 
 MASK, END = 256, 257
 
@@ -96,6 +98,29 @@ def fake_model(texts: Sequence[str] = COUNTDOWN, **options: float) -> Model:
         frozenset({END}),
         Defaults(prompt_style="tiny"),
     )  # type: ignore[arg-type]
+
+
+class Judge(Verifier):
+    """Judges as it is told, and remembers what it was shown.
+
+    Args:
+        total: Of a text, or of all.
+        doubts: Where a text looks wrong.
+        satisfied_at: As of any verifier.
+    """
+
+    def __init__(
+        self,
+        total: float | Callable[[str], float] = 0.5,
+        doubts: Callable[[str], Spans] = lambda text: (),
+        satisfied_at: float | None = None,
+    ) -> None:
+        self.total, self.doubts, self.satisfied_at = total, doubts, satisfied_at
+        self.seen: dict[str, float] = {}
+
+    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+        self.seen[text] = self.total(text) if callable(self.total) else self.total
+        return Score(self.seen[text], spans=self.doubts(text))
 
 
 QUESTION = "Target: 24 Numbers: 6, 4, 12"

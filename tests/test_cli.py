@@ -58,76 +58,53 @@ def test_an_answer_without_a_step_to_check_says_so(
     for text, checkable in (("We add. \\boxed{5}", False), ("2 + 3 = 5. \\boxed{5}", True)):
         model = fake_model((text,) * 2, noise=0.0)
         monkeypatch.setattr(registry, "load", lambda name, model=model, **_: model)
-        for method in ("revise", "s3"):
-            words = [*asked.split(), "--method", method]
-            assert ("no step to check" in run(*words)[2]) is not checkable
-            assert json.loads(run(*words, "--json")[1])["checkable"] is checkable
+        assert ("no step to check" in run(*asked.split())[2]) is not checkable
+        assert json.loads(run(*asked.split(), "--json")[1])["checkable"] is checkable
 
 
-def test_the_model_may_be_its_own_judge(run: Run) -> None:
-    asked = ["generate", QUESTION, "--task", "countdown", *SMALL, "--json", "--verifier"]
-    (code, out, _), (_, paper, _) = run(*asked, "self"), run(*asked, "paper")
-    assert code == 0
-    assert json.loads(out)["nfe"] > json.loads(paper)["nfe"]
-
-
-def test_generate_prints_the_text_and_plain_lines(run: Run) -> None:
-    code, out, err = run("generate", QUESTION, "--task", "countdown", *SMALL)
+def test_generate_prints_the_text_and_plain_lines_or_json_and_writes_a_trace(
+    run: Run, tmp_path: Path
+) -> None:
+    trace, known = tmp_path / "run.jsonl", ["generate", f" {QUESTION}\n", "--method", "s3", *SMALL]
+    known += ["--set", "child_sampling=distinct", "--set", "cadence=block", "--set", "budget=none"]
+    code, out, err = run(*known, "--trace", str(trace))
     assert (code, bool(out.strip())) == (0, True)
     assert err.startswith("loading model tiny …")
     assert "\x1b" not in err
     assert err.count("step ") >= 8
     assert "forward passes" in err
-
-
-def test_generate_as_json_with_a_trace(run: Run, tmp_path: Path) -> None:
-    trace = tmp_path / "run.jsonl"
-    words = ["--method", "s3", "--task", "countdown", "--json", "--trace", str(trace), *SMALL]
-    words += ["--set", "child_sampling=distinct", "--set", "cadence=block", "--set", "budget=none"]
-    code, out, err = run("generate", QUESTION, *words)
-    result = json.loads(out)
-    assert (code, err) == (0, "loading model tiny …\n")
+    code, plain, err = run(*known, "--json")
+    result = json.loads(plain)
+    assert (code, err, result["text"]) == (0, "loading model tiny …\n", out.removesuffix("\n"))
     assert {"text", "answer", "nfe", "nfe_logical", "survivors", "settings"} <= set(result)
     chosen = [result["settings"][name] for name in ("child_sampling", "cadence", "budget")]
     assert chosen == ["distinct", "block", None]
     *_, replayed = s3dlm.read_trace(trace)
     assert isinstance(replayed, s3dlm.Result)
     assert replayed.text == result["text"]
+    # A small model knows its tasks by their form.
+    named = json.loads(run(*known, "--json", "--task", "countdown")[1])
+    assert (result["task"], result["answer"]) == ("countdown", named["answer"])
 
 
-def test_a_small_model_knows_its_tasks_by_their_form(run: Run) -> None:
-    (_, known, _), (_, named, _) = (
-        run("generate", f" {QUESTION}\n", *SMALL, "--json", *task)
-        for task in ((), ("--task", "countdown"))
-    )
-    assert json.loads(known)["task"] == "countdown"
-    assert json.loads(known)["answer"] == json.loads(named)["answer"]
-
-
-def test_prompts_and_texts_with_holes_may_come_from_standard_input(run: Run) -> None:
-    ask = ["generate", "-", "--task", "none", *SMALL]
+def test_prompts_and_texts_with_holes_may_come_from_standard_input(
+    run: Run, tmp_path: Path
+) -> None:
+    ask, trace = ["generate", "-", "--task", "none", *SMALL], tmp_path / "trace.jsonl"
     code, out, err = run(*ask, "--quiet", "--timings", stdin="why?")
     assert (code, bool(out.strip())) == (0, True)
     assert "loading" not in err
     assert all(name in err for name in ("forward", "sampling", "verifier", "search"))
     piped = run(*ask, "--json", stdin="why?\n")[1]  # as echo writes it
     assert json.loads(piped)["question"] == "why?"
-    _, out, _ = run("generate", "--infill", "-", "--quiet", *SMALL, stdin="ab[[3]]cd\n")
-    assert out.startswith("ab")
-    assert out.endswith("cd\n")
-
-
-def test_infill_prints_the_whole_text(run: Run, tmp_path: Path) -> None:
-    trace = tmp_path / "trace.jsonl"
-    words = ["generate", QUESTION, "--infill", INFILL, "--task", "countdown", *SMALL]
-    _, out, err = run(*words, "--trace", str(trace))
+    words = ["generate", QUESTION, "--infill", "-", "--trace", str(trace), *SMALL]
+    _, out, err = run(*words, stdin=f"{INFILL}\n")
     assert out.startswith("12 - 6 = ")
-    assert "</answer>" in out
+    assert out.endswith("</answer>\n")  # the whole text
     assert "step " in err
     assert s3dlm.read_trace(trace).header["infill"] == INFILL
-    result = json.loads(run(*words, "--json")[1])
-    assert result["text"] + "\n" == out
-    assert len(result["holes"]) == 2
+    result = json.loads(run(*words, "--json", stdin=INFILL)[1])
+    assert (result["text"] + "\n", len(result["holes"])) == (out, 2)
 
 
 @pytest.mark.parametrize(
@@ -202,12 +179,6 @@ def test_a_list_in_a_narrow_terminal_has_every_word_of_the_wide_one(
     assert all(len(line) <= 40 for line in lines if line.startswith(" "))
 
 
-def test_the_help_has_a_whole_sentence_for_every_command(run: Run) -> None:
-    commands = run("-h")[1].partition("Commands:")[2].strip().splitlines()
-    assert commands
-    assert all(line.endswith(".") and not line.endswith("...") for line in commands)
-
-
 def test_no_question_and_one_that_no_task_has_are_answered_with_some_that_can_be_asked(
     run: Run,
 ) -> None:
@@ -263,9 +234,19 @@ def test_control_c_ends_cleanly(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     monkeypatch.setattr(registry, "load", stop)
-    code, _, err = run("generate", QUESTION)
-    assert code == 130
-    assert "Traceback" not in err
+    assert run("generate", QUESTION) == (130, "", "loading model tiny …\nstopped\n")
+
+
+def test_help_and_version(run: Run) -> None:
+    """Every command has a whole sentence, and `generate` an option for each shown setting."""
+    commands = run("-h")[1].partition("Commands:")[2].strip().splitlines()
+    assert commands
+    assert all(line.endswith(".") and not line.endswith("...") for line in commands)
+    out = run("generate", "-h")[1]
+    assert "[[16]]" in out
+    shown = {name for name, rules in schema().items() if rules["shown"]}
+    assert all(f"--{name.replace('_', '-')}" in out for name in shown)
+    assert run("--version")[1] == f"s3dlm {s3dlm.__version__}\n"
 
 
 @pytest.mark.parametrize("recorded", [False, True])
@@ -354,10 +335,6 @@ def test_help_imports_nothing_heavy() -> None:
     assert not imported & heavy
 
 
-def test_the_version_is_the_packages(run: Run) -> None:
-    assert run("--version")[1] == f"s3dlm {s3dlm.__version__}\n"
-
-
 @pytest.mark.parametrize("command", ["generate '?'", "report no-such-folder"])
 def test_missing_protections_are_accepted_on_the_command_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: str
@@ -368,13 +345,6 @@ def test_missing_protections_are_accepted_on_the_command_line(
     assert not os.environ[UNSAFE]
     run("--unsafe-code", *shlex.split(command))
     assert os.environ[UNSAFE] == "1"
-
-
-def test_the_help_of_generate_has_all_shown_settings(run: Run) -> None:
-    out = run("generate", "-h")[1]
-    assert "[[16]]" in out
-    shown = {name for name, rules in schema().items() if rules["shown"]}
-    assert all(f"--{name.replace('_', '-')}" in out for name in shown)
 
 
 @pytest.mark.filterwarnings("always")

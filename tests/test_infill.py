@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +14,15 @@ import s3dlm
 from s3dlm.diffusion.blocks import Blocks, Reveal, hole_reveals
 from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
-from s3dlm.errors import PromptError, SettingsError
 from s3dlm.job import prepare
 from s3dlm.search.methods import METHODS
 from s3dlm.search.remask import REMASKINGS
 from s3dlm.settings import Settings
 from s3dlm.trace import read_trace, write_trace
-from tests.fakes import COUNTDOWN, END, MASK, QUESTION, events_of, fake_model
+from tests.fakes import COUNTDOWN, END, MASK, QUESTION, Judge, events_of, fake_model
 from tests.fakes import small as usual
 
 TEXT = "12 - 6 = [[1]]. 6 * 4 = [[2]]. <answer>[[12]]</answer>"
-WHOLE = COUNTDOWN[1]
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 32, "temperature": 1.0}
 
 
@@ -33,16 +30,11 @@ def small(method: str, **options: Any) -> Settings:
     return usual(method, SMALL, **options)
 
 
-def fill(text: str = TEXT, method: str = "s3", model: Any = None, **options: Any) -> s3dlm.Result:
-    verifier = options.pop("verifier", None)
-    return s3dlm.infill(
-        model or fake_model(),
-        text,
-        prompt=QUESTION,
-        task="countdown",
-        settings=small(method, **options),
-        verifier=verifier,
-    )
+def fill(
+    text: str = TEXT, method: str = "s3", model: Any = None, verifier: Any = None, **options: Any
+) -> s3dlm.Result:
+    how: dict[str, Any] = {"task": "countdown", "settings": small(method, **options)}
+    return s3dlm.infill(model or fake_model(), text, prompt=QUESTION, verifier=verifier, **how)
 
 
 def rebuilt(text: str, holes: Sequence[str]) -> str:
@@ -80,54 +72,6 @@ def test_two_backslashes_before_brackets_stand_for_one(slashes: int) -> None:
     assert known == ((kept + "[[1]]", "") if slashes % 2 else (kept, "", ""))
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("no hole", ["has no hole", "[[16]]"]),
-        (r"only \[[3]]", ["has no hole"]),
-        ("a [[]] b", ["is empty", "[[16]]"]),
-        ("a [[0]] b", ["at least 1"]),
-        ("a [[2-5]] b", ["[[2-5]]", "not a number of tokens"]),
-        ("a [[x]] b", ["[[x]]", "not a number of tokens", r"\[["]),
-        ("a [[3 b", ["no closing ]]"]),
-        ("a [[3 [[4]] b", ["nested"]),
-        ("a [[9999]]", ["9999 tokens", "reads at most 512"]),
-        ("a [[999999999]]", ["999999999 tokens", "reads at most 512"]),
-        ("a [[460]]" + "b" * 100, ["reads at most 512 in all", "and the prompt has"]),
-        (5, ["infill=5 is not a text"]),
-        (("[[2]]", "x" * 600), ["at least 2 tokens and the prompt has", "512 in all"]),
-        (("a [[2]]", "x <|mdm_mask|> y"), ["the prompt contains the model's mask token"]),
-        (("a <|mdm_mask|> [[2]]", "x"), ["contains the model's mask token"]),
-        (("[[2]]", "", "countdown"), ["give a question, which task='countdown' needs"]),
-    ],
-    ids=lambda given: str(given)[:40],
-)
-def test_a_mistake_is_named_with_its_remedy(text: Any, words: list[str]) -> None:
-    text, prompt, task = (*text, None)[:3] if isinstance(text, tuple) else (text, QUESTION, None)
-    model = s3dlm.load("tiny") if "mask" in words[0] else fake_model()  # whose tokenizer knows it
-    with pytest.raises(PromptError) as caught:
-        s3dlm.infill(model, text, prompt=prompt, task=task, method="baseline")
-    for word in words:
-        assert word in str(caught.value)
-
-
-def test_what_would_change_nothing_is_refused() -> None:
-    with pytest.raises(SettingsError, match="end_tokens='last' changes nothing"):
-        fill(end_tokens="last")
-    with pytest.raises(SettingsError, match="budget=1 is not allowed"):
-        fill(budget=1)
-
-
-def test_a_block_causal_model_is_refused() -> None:
-    model = fake_model()
-    model.denoiser.causal_block = 8  # type: ignore[attr-defined]
-    for steps in (16, 1):  # however the settings suit its blocks
-        with pytest.raises(SettingsError, match="block-causal"):
-            s3dlm.infill(
-                model, "a [[4]] b", method="baseline", gen_length=16, block_length=16, steps=steps
-            )
-
-
 # The process
 
 
@@ -144,9 +88,6 @@ def test_what_is_known_stays_and_what_fills_the_holes_alone_counts() -> None:
     assert process.reader.length(full) == 5
     assert process.sampling.suppressed == (END,)
     assert process.reader.remaskable(full, ())[0].tolist() == [False, False, True, True, False]
-    assert process.reader.filled(np.array([97, 98, 120, 121, 99])) == ("xy",)
-    assert process.reader.keeps_given(full)
-    assert not process.reader.keeps_given(np.array([97, 0, 120, 121, 99]))
     filled = replace(start, tokens=full[None], logp=np.array([[0, 0, -1, -3, 0.0]]))
     assert process.reader.nll(filled).tolist() == [2.0]
 
@@ -170,7 +111,6 @@ def test_every_method_keeps_the_known_text(method: str, options: dict[str, Any])
     *steps, result = events_of(
         fake_model(), QUESTION, infill=TEXT, task="countdown", settings=settings
     )
-    assert isinstance(result, s3dlm.Result)
     given = process_of().reader.given
     for step in steps:
         for canvas in (*step.tokens, *step.clean):
@@ -188,28 +128,16 @@ def test_rounds_and_budgets_keep_the_known_text(remask: str) -> None:
 
 
 def test_known_text_leads_to_the_text_it_belongs_to() -> None:
-    result = s3dlm.infill(
-        fake_model(COUNTDOWN[:2], noise=0.0),
-        TEXT,
-        prompt=QUESTION,
-        settings=small("baseline", temperature=0.0),
-    )
-    assert result.text == WHOLE
+    result = fill(TEXT, "baseline", fake_model(COUNTDOWN[:2], noise=0.0), temperature=0.0)
+    assert result.text == COUNTDOWN[1]
     assert result.holes == ("6", "24", "(12 - 6) * 4")
 
 
 def test_the_verifier_sees_the_whole_text() -> None:
-    seen: list[tuple[str, str]] = []
-
-    def verifier(question: str, text: str, confidence: float | None) -> float:
-        seen.append((question, text))
-        return 0.5
-
-    fill(verifier=verifier)
-    assert {question for question, _ in seen} == {QUESTION}
-    for _, text in seen:
-        assert text.startswith("12 - 6 = ")
-        assert text.endswith("</answer>")
+    judge = Judge()
+    fill(verifier=judge)
+    assert all(text[:9] == "12 - 6 = " and text[-9:] == "</answer>" for text in judge.seen)
+    assert len(judge.seen) > 1
 
 
 def test_a_text_may_stand_alone() -> None:
@@ -220,7 +148,6 @@ def test_a_text_may_stand_alone() -> None:
 
 
 def test_the_same_text_gets_the_same_answer_and_another_its_own_random_numbers() -> None:
-    assert fill().text == fill().text
     # Under a model that prefers nothing, texts differ by their random numbers alone.
     model = fake_model((), noise=0.0)
     one = fill("[[8]]a", "baseline", model).holes
@@ -240,8 +167,4 @@ def test_a_trace_tells_what_was_given(tmp_path: Path) -> None:
     trace = read_trace(path)
     assert trace.header["infill"] == text
     assert trace.header["given"] == [[97, -1, -1, -1, 98]]
-    replayed = trace.events[-1]
-    assert isinstance(result, s3dlm.Result)
-    assert isinstance(replayed, s3dlm.Result)
-    assert replayed.holes == result.holes
-    assert json.loads(path.read_text().splitlines()[-1])["holes"] == list(result.holes)
+    assert trace.events[-1].holes == result.holes  # type: ignore[union-attr]

@@ -73,11 +73,3 @@ def test_a_text_is_complete_with_its_end_or_its_length() -> None:
     assert READER.keeps_given(canvas(b"ab"))
     assert READER.keeps_given(canvas(b"ab", END, MASK))
     assert not READER.keeps_given(canvas(b"ab", MASK))
-
-
-def test_doubts_about_characters_are_doubts_about_their_tokens() -> None:
-    tokens = canvas(b"a", EURO, b"bc", END, b"xyzw")
-    movable, doubt = READER.remaskable(tokens, [(1, 3, 0.5)])  # "€b"
-    assert doubt.nonzero()[0].tolist() == [1, 2, 3, 4]  # with all bytes of the character
-    assert doubt.max() == 0.5
-    assert np.flatnonzero(movable).tolist() == list(range(10))  # four positions behind the end

@@ -31,49 +31,35 @@ def model() -> s3dlm.Model:
 
 
 @pytest.fixture(scope="module")
-def expected(model: s3dlm.Model) -> str:
-    return s3dlm.generate(model, QUESTION, task=TASK, method=METHOD).text
-
-
-@pytest.fixture(scope="module")
 def server(model: s3dlm.Model) -> Iterator[Live]:
     with serving(model, defaults={}) as live:
         yield live
 
 
-def test_python_by_name(expected: str) -> None:
-    assert s3dlm.generate("tiny", QUESTION, task=TASK, method=METHOD).text == expected
-
-
-def test_command_line(
-    expected: str, model: s3dlm.Model, monkeypatch: pytest.MonkeyPatch, capsys: Any
+def test_one_prompt_has_one_answer_at_every_door(
+    model: s3dlm.Model, server: Live, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
+    own: dict[str, Any] = {"task": TASK, "method": METHOD}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the harness and its packages warn about themselves
+        from s3dlm.extras.lm_eval.model import S3dlmLM
+    said = {"by name": s3dlm.generate("tiny", QUESTION, **own).text}
     monkeypatch.setattr(registry, "load", lambda name, **_: model)
     words = ["s3dlm", "generate", QUESTION, "--task", TASK, "--method", METHOD, "--json"]
     monkeypatch.setattr("sys.argv", words)
     cli.main()
-    assert json.loads(capsys.readouterr().out)["text"] == expected
-
-
-def test_http(expected: str, server: Live) -> None:
-    reply = server.client().chat.completions.create(
-        model="tiny",
-        messages=[{"role": "user", "content": QUESTION}],
-        extra_body={"task": TASK, "method": METHOD},
-    )
-    assert reply.choices[0].message.content == expected
-
-
-def test_lm_eval(expected: str, model: s3dlm.Model) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the harness and its packages warn about themselves
-        from s3dlm.extras.lm_eval.model import S3dlmLM
+    said["shell"] = json.loads(capsys.readouterr().out)["text"]
+    messages = [{"role": "user", "content": QUESTION}]
+    reply = server.chat(model="tiny", messages=messages, **own)
+    said["HTTP"] = reply.choices[0].message.content
     lm = S3dlmLM(model, method=METHOD)
-    context = lm.apply_chat_template([{"role": "user", "content": QUESTION}])
     asked = SimpleNamespace(
-        args=(context, {"until": []}), task_name=f"s3dlm_{TASK}", doc={"question": QUESTION}
-    )
-    assert lm.generate_until([asked], disable_tqdm=True) == [expected]
+        args=(lm.apply_chat_template(messages), {"until": []}), task_name=f"s3dlm_{TASK}",
+        doc={"question": QUESTION},
+    )  # fmt: skip
+    (said["lm-eval"],) = lm.generate_until([asked], disable_tqdm=True)
+    expected = s3dlm.generate(model, QUESTION, **own).text
+    assert said == dict.fromkeys(said, expected)
 
 
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
@@ -84,12 +70,13 @@ def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *
     return capsys.readouterr().err
 
 
-def test_a_question_of_a_known_form_needs_no_task(model: s3dlm.Model, server: Live) -> None:
-    """Shell, Python and HTTP recognise it alike; "none" asks for any text."""
-    for task, found in ((None, "countdown"), ("none", None)):
-        asked = {"prompt": QUESTION, **({} if task is None else {"task": task})}
-        assert server.http.post("/v1/settings", json=asked).json()["task"] == found
-        assert s3dlm.generate(model, QUESTION, task=task, method="baseline").task == found
+@pytest.mark.parametrize(("task", "found"), [(None, "countdown"), ("none", None)])
+def test_a_question_of_a_known_form_needs_no_task(
+    model: s3dlm.Model, server: Live, task: str | None, found: str | None
+) -> None:
+    told = server.post("/v1/settings", prompt=QUESTION, task=task).json()
+    python = s3dlm.generate(model, QUESTION, task=task, method="baseline")
+    assert (told["task"], python.task) == (found, found)
 
 
 DOORS = {

@@ -58,11 +58,6 @@ def test_blocks_begin_anew_with_each_block_of_the_model() -> None:
     assert not Blocks(3).causal
 
 
-@pytest.mark.parametrize("block", [2, 4, 8, 16, 32, 64])
-def test_the_papers_setting_reveals_two_a_step(block: int) -> None:
-    assert {reveal.count for reveal in reveals(128, 64, block)} == {2}
-
-
 def test_policies_order_positions_as_they_say() -> None:
     draw = Draw(
         tokens=np.zeros((1, 3), dtype=np.int64),

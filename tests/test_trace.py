@@ -27,9 +27,7 @@ def recorded(tmp_path: Path) -> Recorded:
     return path, seen
 
 
-def test_a_trace_replays_what_was_seen(
-    recorded: Recorded,
-) -> None:
+def test_a_trace_replays_what_was_seen(recorded: Recorded) -> None:
     path, seen = recorded
     trace = s3dlm.read_trace(path)
     assert trace.header["version"] == 2
@@ -37,25 +35,14 @@ def test_a_trace_replays_what_was_seen(
     *steps_seen, result_seen = seen
     assert len(steps) == len(steps_seen) == SETTINGS.decoding.steps
     for step, original in zip(steps, steps_seen, strict=True):
-        assert isinstance(step, s3dlm.Step)
-        assert isinstance(original, s3dlm.Step)
-        known = original.tokens != 256
-        assert (step.tokens[known] == original.tokens[known]).all()
-        assert (step.tokens[~known] == -1).all()
-        np.testing.assert_allclose(step.score, original.score, atol=1e-6)
-        np.testing.assert_allclose(step.weight, original.weight, atol=1e-6)
-        np.testing.assert_allclose(
-            np.exp(step.clean_logp), np.exp(original.clean_logp), atol=0.0051
-        )
-        assert (step.survivor == original.survivor).all()
-        assert (step.parent == original.parent).all()
-        assert step.ess == pytest.approx(original.ess, abs=1e-5)
+        assert np.array_equal(step.tokens, np.where(original.tokens == 256, -1, original.tokens))
+        for name in ("score", "weight", "ess", "survivor", "parent"):
+            np.testing.assert_allclose(getattr(step, name), getattr(original, name), atol=1e-5)
+        probable = np.exp(original.clean_logp)
+        np.testing.assert_allclose(np.exp(step.clean_logp), probable, atol=0.0051)
         assert [set(parts) for parts in step.parts] == [set(parts) for parts in original.parts]
-    assert isinstance(result, s3dlm.Result)
-    assert isinstance(result_seen, s3dlm.Result)
-    for name in ("text", "answer", "nfe"):
+    for name in ("text", "answer", "nfe", "settings"):
         assert getattr(result, name) == getattr(result_seen, name)
-    assert result.settings == SETTINGS
     assert all(isinstance(one, s3dlm.Survivor) for one in result.survivors)
     last = steps[-1]
     ids = [token for token in last.tokens[last.survivor[0]].tolist() if token < 256]
@@ -68,18 +55,13 @@ def test_every_line_is_plain_json(recorded: Recorded) -> None:
     assert kinds == ["header"] + ["step"] * SETTINGS.decoding.steps + ["result"]
 
 
-def test_a_torn_last_line_is_dropped_and_other_damage_is_named(
-    recorded: Recorded,
-) -> None:
+def test_a_torn_last_line_is_dropped_and_other_damage_is_named(recorded: Recorded) -> None:
     path, _ = recorded
     text = path.read_text()
     path.write_text(text[:-30])
     assert len(list(s3dlm.read_trace(path))) == SETTINGS.decoding.steps
     path.write_text(text.replace('"event":"step"', '"event":"ste', 1))
     with pytest.raises(RecordError, match="line 2, cannot be read"):
-        s3dlm.read_trace(path)
-    path.write_text('{"format": "other"}\n')
-    with pytest.raises(RecordError, match="not a trace"):
         s3dlm.read_trace(path)
     with pytest.raises(RecordError, match="cannot be read"):
         s3dlm.read_trace(path.with_name("nowhere"))
@@ -109,7 +91,9 @@ def test_a_damaged_step_is_named_by_its_line(recorded, damage) -> None:  # type:
         s3dlm.read_trace(path)
 
 
-@pytest.mark.parametrize("text", ["", "[]\n", "3\n", "[" * 100_000 + "\n{}\n", "\x00\n"])
+@pytest.mark.parametrize(
+    "text", ["", '{"format": "other"}\n', "[]\n", "3\n", "[" * 100_000 + "\n{}\n", "\x00\n"]
+)
 def test_a_file_that_is_not_a_trace_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.jsonl").write_text(text)
     with pytest.raises(RecordError, match=r"t\.jsonl"):

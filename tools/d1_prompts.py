@@ -10,6 +10,7 @@ Both ask in one user turn, the instruction, a blank line and the question, and o
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import sys
@@ -57,7 +58,11 @@ def prompts(checkout: Path) -> str:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("checkout", type=Path, nargs="?", default=Path(), help="default: .")
     try:
-        print(prompts(Path(sys.argv[1] if len(sys.argv) > 1 else ".")), end="")
+        print(prompts(parser.parse_args().checkout), end="")
     except SettingsError as error:
         sys.exit(f"error: {error}")

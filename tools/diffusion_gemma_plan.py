@@ -6,10 +6,9 @@ no memory is asked for. Without a file the sizes are those of 26B-A4B as far as 
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import DiffusionGemmaConfig, DiffusionGemmaForBlockDiffusion
@@ -24,10 +23,11 @@ SIZES = {"hidden_size": 2816, "intermediate_size": 2112, "num_hidden_layers": 30
 PARTICLES, PROMPT, BFLOAT16, FLOAT32 = 4, 1024, 2, 4
 
 
-def main(arguments: list[str]) -> None:
-    stated: dict[str, Any] = {"text_config": SIZES}
-    if arguments:
-        stated = json.loads(Path(arguments[0]).read_text())
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config", type=Path, nargs="?", help="a config.json")
+    file = parser.parse_args().config
+    stated = json.loads(file.read_text()) if file else {"text_config": SIZES}
     config = DiffusionGemmaConfig(**stated)
     with torch.device("meta"):
         inner = DiffusionGemmaForBlockDiffusion(config).bfloat16().eval()
@@ -53,4 +53,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -24,8 +24,8 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import argparse
 import json
-import sys
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -226,10 +226,15 @@ def accuracy_where(
 
 def main() -> None:
     """Choose and fit on one half, report on the other, print the row for `verifier/weights.py`."""
-    names = [name for name in sys.argv[1:] if name != "--swap"]
-    for task in names or ["gsm8k", "math500"]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tasks", nargs="*", default=["gsm8k", "math500"])
+    parser.add_argument("--swap", action="store_true", help="exchange the halves")
+    given = parser.parse_args()
+    for task in given.tasks:
         outputs = read(task)
-        fitted = ~outputs.fit if "--swap" in sys.argv else outputs.fit
+        fitted = ~outputs.fit if given.swap else outputs.fit
         setting, value, best = choose(outputs, fitted)
         print(f"{task}: {fitted.sum()} outputs to fit on, {(~fitted).sum()} to report on")
         print(

@@ -11,8 +11,8 @@ has the files for CPython 3.11 to 3.13 and the source. torch is left out: which 
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 import tomllib
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -86,15 +86,20 @@ def serving() -> str:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        raise SystemExit(__doc__)
-    if sys.argv[1] == "--serve":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("index", nargs="?", help="address of a package index")
+    which.add_argument("--serve", action="store_true", help="write deploy/requirements.lock")
+    given = parser.parse_args()
+    if given.serve:
         (ROOT / "deploy" / "requirements.lock").write_text(serving())
         return
     versions = pinned((ROOT / "constraints.txt").read_text())
     wanted = [pair for pair in versions.items() if pair[0] not in LEFT_OUT]
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda pair: hashes(sys.argv[1], *pair), wanted))
+        found = list(pool.map(lambda pair: hashes(given.index, *pair), wanted))
     lines = [
         "# Written by `python -m tools.lock`; docs/appendix/reliability.md says how to use it.\n"
     ]

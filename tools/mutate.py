@@ -4,7 +4,7 @@ Makes random small changes, one at a time, in a temporary copy of the repository
 a condition or a number of the code that searches, fills, verifies and reads answers. After each it runs the
 tests that belong to the file, and reports the changes that no test noticed. Not part of `make test`: a change
 takes about ten seconds. Left out is what has no behaviour to test: errors' messages, asserts, type hints,
-decorators and the bounds of what is kept in memory.
+decorators, the bounds of what is kept in memory, and the numbers of system calls.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ PLACES = (
     "extras/grids",
     "extras/structure",
 )
+KERNEL = "extras/code/sandbox"  # numbers and rules of a kernel, of which a machine has one
 EXAMPLE = "example: python -m tools.mutate --seed 1 --count 10 --only answers"
 
 # From a file, or else its folder, to the tests that should notice: the nearest and fastest first. Folders of
@@ -53,25 +54,25 @@ TESTS = {
     "answers": f"{_NUMBERS} {_ARITHMETIC} answers/test_untrusted_text answers/test_mathverify",
     "answers/grids.py": "answers/test_grids verifier/test_constraints verifier/test_partial tasks/test_tasks",
     "answers/kinds.py": f"test_changes {_NUMBERS}",
-    "verifier": f"{_EVERY_SCORE} verifier/test_constraints verifier/test_partial",
+    "verifier": f"{_EVERY_SCORE} verifier/test_constraints verifier/test_partial test_messages",
     "verifier/calibration.py": "verifier/test_calibration evaluation/test_calibrate",
     "verifier/own.py": "verifier/test_own verifier/test_base",
     "verifier/checker.py": "verifier/test_checker verifier/test_partial",
     "verifier/weights.py": "verifier/test_checker verifier/test_composite",
     "diffusion": _BLOCKS,
-    "diffusion/decoding.py": f"test_settings {_FILL}",
-    "diffusion/infill.py": "test_infill",
+    "diffusion/decoding.py": f"test_settings test_messages {_FILL}",
+    "diffusion/infill.py": "test_infill test_messages",
     **dict.fromkeys(
         ("diffusion/grammar.py", "extras/structure"),
-        "extras/structure fuzz/test_hostile_grammars",
+        "extras/structure/test_structure fuzz/test_hostile_grammars",
     ),
     "search": f"{_LOOP} search/test_memo search/test_verify search/test_rounds test_infill",
-    "search/expand.py": f"search/test_children {_LOOP} laws/test_target",
-    "search/method.py": f"test_settings {_LOOP}",
-    "search/options.py": f"test_settings {_LOOP}",
+    "search/expand.py": f"{_LOOP} laws/test_target",
+    "search/method.py": f"test_settings test_messages {_LOOP}",
+    "search/options.py": f"test_settings test_messages {_LOOP}",
     "search/remask.py": "search/test_rounds search/test_later_rounds",
     "search/resample.py": f"laws/test_resampling {_LOOP}",
-    "search/revise.py": "test_settings search/test_rounds search/test_later_rounds search/test_memo search/test_methods",
+    "search/revise.py": "test_settings test_messages search/test_rounds search/test_later_rounds search/test_memo search/test_methods",
     "search/rounds.py": "search/test_rounds search/test_later_rounds search/test_memo",
     "search/samples.py": f"search/test_adaptive_vote search/test_reveal search/test_memo laws/test_target {_LOOP}",
     "search/score.py": "search/test_verify search/test_errors search/test_look_aheads search/test_methods",
@@ -79,7 +80,6 @@ TESTS = {
     "search/smc.py": f"test_settings laws/test_target {_LOOP}",
     "extras/code": _CODE,
     "extras/uniform.py": "models/test_uniform",
-    "extras/code/sandbox": "extras/code/test_sandbox extras/code/test_hostile",
     "extras/grids": "extras/grids/test_mend extras/grids/test_screening extras/grids/test_moves",
     "extras/published": "extras/published/test_own_loops extras/published/test_steering search/test_methods search/test_rounds",
 }
@@ -170,7 +170,7 @@ def changes(root: Path, rng: random.Random, only: str = "") -> list[Change]:
     package, found = root / "src" / "s3dlm", []
     for path in sorted(each for place in PLACES for each in (package / place).rglob("*.py")):
         name, source = str(path.relative_to(package)), path.read_bytes()
-        if only not in name:
+        if only not in name or name.startswith(KERNEL):
             continue
         lines = [0]
         for line in source.splitlines(keepends=True):

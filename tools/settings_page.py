@@ -5,6 +5,7 @@ Everything is read off the settings' schema, and a test compares the page with w
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -82,4 +83,5 @@ def _names(names: list[str]) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     PAGE.write_text(page(), encoding="utf-8")

@@ -8,7 +8,7 @@ at once are those that all end within SECONDS, 60 by default. Nothing here was m
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 from s3dlm.evaluation.cost import CARDS, MODEL_SHAPES, UTILISATION
 from s3dlm.settings import Settings
@@ -48,4 +48,6 @@ def table(seconds: float = 60.0) -> str:
 
 
 if __name__ == "__main__":
-    print(table(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seconds", type=float, nargs="?", default=60.0, help="default: 60")
+    print(table(parser.parse_args().seconds))

@@ -6,9 +6,10 @@ at least `LEAST` rows becomes `PAGE-HEADING.csv`, and a link stands where it sto
 
 from __future__ import annotations
 
+import argparse
 import csv
+import itertools
 import re
-import sys
 from pathlib import Path
 
 LEAST = 5  # rows below the head
@@ -35,8 +36,8 @@ def move(page: Path) -> int:
         *_, heading = ["", *HEADING.findall(text[: match.start()])]
         slug = "-".join(re.findall(r"[a-z0-9]+", heading.lower())[:4])
         name = slug if slug.startswith(page.stem) else f"{page.stem}-{slug}"
-        count = sum(one.startswith(name) for one in moved)
-        moved.append(f"{name}-{count + 1}" if count else name)
+        names = (f"{name}-{number}" if number > 1 else name for number in itertools.count(1))
+        moved.append(next(free for free in names if free not in moved))
         head, _, *rows = map(cells, lines)
         with (page.parent / f"{moved[-1]}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([head, *rows])
@@ -47,5 +48,7 @@ def move(page: Path) -> int:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        print(f"{name}: {move(Path(name))} tables moved")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pages", type=Path, nargs="+")
+    for page in parser.parse_args().pages:
+        print(f"{page}: {move(page)} tables moved")

@@ -12,9 +12,9 @@ and the text's length. Both are cross-fitted in five parts of the questions, on 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -193,4 +193,8 @@ def main(quick: bool) -> None:
 
 
 if __name__ == "__main__":
-    main("--quick" in sys.argv)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="without the classifiers")
+    main(parser.parse_args().quick)

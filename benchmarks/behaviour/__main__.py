@@ -101,7 +101,7 @@ def _late(options: argparse.Namespace) -> dict[str, Made]:
     folder = options.out / "late-validation"
     with study.started(options, VALIDATION, options.limit) as (config, evaluate):
         late.choose(config, evaluate, folder)
-    with study.started(options, "test", late.TESTED) as (config, evaluate):
+    with study.started(options, "test", 3 * options.limit) as (config, evaluate):
         frame = late.measure(config, evaluate, folder / "tuned.json", options.out / "late")
     return {"late": (frame, figures.late(frame))}
 

@@ -97,15 +97,11 @@ def sampled(method: str, lam: float, steps: int, particles: int) -> dict[Text, f
         return found
     row = "tilting" if method == "best of K" else method
     options = {"particles": particles, "branching": 2, "lam": lam}
-    for seed in range(RUNS):
-        outcome, _ = toy.sample(row, seed, steps=steps, **options)
-        texts = [tuple(tokens.tolist()) for tokens in outcome.canvas.tokens]
+    for run in toy.survivors(row, RUNS, steps=steps, **options):
         if method == "best of K":
-            found[max(texts, key=toy.reward)] += 1 / RUNS
-            continue
-        weight = np.exp(outcome.log_weight - outcome.log_weight.max())
-        for text, share in zip(texts, weight / weight.sum(), strict=True):
-            found[text] += float(share) / RUNS
+            run = {max(run, key=toy.reward): 1.0}
+        for text, share in run.items():
+            found[text] += share / RUNS
     return found
 
 

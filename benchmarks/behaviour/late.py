@@ -3,7 +3,7 @@
 `growing` is s3 with λ·done⁴ in place of λ, so that early scores hardly count. `late` lets N·b independent
 trajectories run and resamples them in the last quarter of the steps alone. Each has a row that ends as s3
 does, with a vote, and one that ends with the best score. Temperature and λ of each are chosen on the
-validation split; the test split is read once, beside the controls with theirs (benchmarks/tuned.json).
+validation split; three times as many problems of the test split are read once, beside the controls with theirs (benchmarks/tuned.json).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from s3dlm.search.particles import Children, Floats, Looked
 from s3dlm.search.smc import S3
 
 POWER, START = 4, 0.75
-TESTED = 60  # problems per task of the test split
 TEMPERATURES, LAMBDAS = (0.7, 1.0, 1.5), (10.0, 30.0)
 CONTROLS = ("best_of_k", "s3", "verified_best_of_k", "s3_verified")
 ROWS = ("growing", "late", "growing_verified", "late_verified")

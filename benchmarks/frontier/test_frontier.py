@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import tune
 from benchmarks.frontier import __main__ as command
-from benchmarks.frontier import curves, page, stages, tables
+from benchmarks.frontier import curves, page, stages
 from benchmarks.frontier import entries as rows
 from benchmarks.frontier.entries import ENTRIES, Entry
 from s3dlm.errors import RecordError, SettingsError
@@ -241,38 +241,6 @@ def test_a_page_keeps_its_own_words_around_the_tables(call: Call, tmp_path: Path
     ):
         with pytest.raises(error, match=said):
             call(*mistake)
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_chains_are_split_by_their_length(call: Call, tmp_path: Path) -> None:
-    words = ["--limit", "2", "--seeds", "1", "--task", "countdown,chain"]
-    made = json.loads(call(str(tmp_path), *words, "--entries", "revise,restarts,greedy", "--json"))
-    found = {table["title"]: table for table in made["tables"]}
-    by_length = found["Chains over their number of steps"]
-    lengths = [int(name.removeprefix("n = ")) for name in by_length["columns"][1:]]
-    assert lengths == sorted(lengths)
-    assert [row[0] for row in by_length["rows"]] == ["`greedy`", "`restarts`", "`revise`"]
-    reach = found["NFE for the same accuracy on chains"]
-    assert sum(int(row[1]) for row in reach["rows"]) == 2
-    mean = found["Every task, at the point where each entry was tuned"]
-    assert mean["columns"][1] == "mean of tasks"
-    best = next(row for row in mean["rows"] if row[0] == "`revise`")
-    assert best[1] == best[2]  # the mean leaves the chains out; countdown is the only other task
-
-
-def test_every_entry_has_a_look_of_its_own() -> None:
-    looks = [page.look(name) for name in ENTRIES if ENTRIES[name].kind != "leave-one-out"]
-    assert len({(style["color"], style["marker"]) for style in looks}) == len(looks)
-
-
-def test_a_clear_lead_is_emphasised_and_a_dearer_point_is_compared_with_our_dearest() -> None:
-    """Ours spends less there, so a lead of ours is no less than it says; a cheaper one has no peer."""
-    none = curve(point([0.0] * 40, 4), point([0.0] * 40, 16))
-    sure = "*+100.0 [+100.0, +100.0]"
-    assert tables._lead(curves.gap(point([1.0] * 40, 8), none, TASK)) == (sure, "< 0.001")
-    ours, worse = curve(point([0.0] * 40, 8), point([1.0] * 40, 16)), "*-100.0 [-100.0, -100.0]"
-    for nfe, text in ((64, f"{worse} †"), (16, worse), (2, "–")):
-        assert tables.lead_at_most(point([0.0] * 40, nfe), ours, TASK)[0] == text
 
 
 @pytest.mark.usefixtures("small")

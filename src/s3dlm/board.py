@@ -7,7 +7,7 @@ looks at events, so a recorded trace plays as well as a running search.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
@@ -33,6 +33,7 @@ REMASKED = 6  # so many steps a picture of what a round takes back stays
 PACED = 64  # so many steps are shown at a pace; the rest of a long search as it runs
 
 Piece = Callable[[int], str | None]  # None: not yet known
+Shown = Sequence[tuple[int, np.ndarray]]  # canvases by number, with what was taken back of each
 
 
 def pieces_of(model: Model) -> Piece:
@@ -137,18 +138,20 @@ class Board:
         """A picture of a step, before it one of what a round takes back; at the end a full bar."""
         if isinstance(event, Result):
             if self.last is not None:
-                yield self._drawn(self.last, "done", done=True)
+                whole = self.last.survivor
+                yield self._drawn(self.last, "done", whole, np.zeros_like(self.last.tokens), True)
             return
-        before, moved = self.last, None
-        if before is not None and (event.parent >= 0).any():
-            moved, old = self._moved(before, event), event.parent >= 0
+        before, moved = self.last, np.zeros(event.tokens.shape, bool)
+        old = event.parent >= 0
+        if before is not None and old.any():
+            moved = self._moved(before, event)
             if event.round > before.round:
                 what = f"round {event.round + 1} takes back what is red"
                 rows = before.survivor[event.parent[old]]
-                yield self._drawn(before, what, moved[old], rows)
+                yield self._drawn(before, what, rows, moved[old])
         self.last, self.passes = event, self.passes + event.start_nfe + event.nfe
         name = f"{_round(event)}step {event.index + 1} of {event.total}"
-        yield self._drawn(event, name, moved)
+        yield self._drawn(event, name, event.survivor, moved[event.survivor])
 
     def _moved(self, before: Step, step: Step) -> np.ndarray:
         """(children, length) the known tokens that a round or uniform noise has taken back, whether hidden
@@ -162,21 +165,15 @@ class Board:
         return np.asarray(moved & (step.parent >= 0)[:, None])
 
     def _drawn(
-        self, step: Step, name: str, moved: np.ndarray | None = None,
-        rows: np.ndarray | None = None, done: bool = False,
-    ) -> RenderableType:  # fmt: skip
-        """The board; `rows` are other canvases of the step than its survivors, as long as `moved`."""
-        if rows is None:
-            children = [(child, child) for child in step.survivor[:MOST_ROWS].tolist()]
-        else:
-            children = list(enumerate(rows[:MOST_ROWS].tolist()))
-        marks = [None if moved is None else moved[number] for number, _ in children]
-        shown = [child for _, child in children]
-        body = self._grids(step, shown, marks) if self.columns else self._table(step, shown, marks)
+        self, step: Step, name: str, rows: np.ndarray, moved: np.ndarray, done: bool = False
+    ) -> RenderableType:
+        """These canvases of a step, and what was taken back of each."""
+        shown = list(zip(rows[:MOST_ROWS].tolist(), moved, strict=False))
+        body = self._grids(step, shown) if self.columns else self._table(step, shown)
         more = step.survivor.size - MOST_ROWS
         notes = [name, _passes(self.passes), f"ESS {step.ess:.1f} of {step.weight.size}"]
         notes += [f"{more} more not shown"] if more > 0 else []
-        full = 1.0 if done else np.mean([self._revealed(step.tokens[child]) for child in shown])
+        full = 1.0 if done else np.mean([self._revealed(step.tokens[child]) for child, _ in shown])
         room = self.width - 4
         filled = round(room * float(full))
         bar = Text.assemble(
@@ -191,9 +188,7 @@ class Board:
         text = tokens[: ends[0] if ends.size else None].tolist()
         return sum(self.piece(token) is not None for token in text) / max(len(text), 1)
 
-    def _table(
-        self, step: Step, shown: list[int], marks: list[np.ndarray | None]
-    ) -> RenderableType:
+    def _table(self, step: Step, shown: Shown) -> RenderableType:
         narrow = self.width < NARROW
         table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim")
         table.add_column("", justify="right", no_wrap=True, width=2)
@@ -201,25 +196,24 @@ class Board:
         others = [("score", 5)] if narrow else [("score", 12), ("conf", 5), ("from", 4)]
         for name, width in others:
             table.add_column(name, justify="right", no_wrap=True, width=width)
-        for number, (child, mark) in enumerate(zip(shown, marks, strict=True), 1):
+        for number, (child, moved) in enumerate(shown, 1):
             score, parent = float(step.score[child]), int(step.parent[child]) + 1
             cells: list[RenderableType] = [
                 _bar(score, narrow),
                 f"{step.confidence[child]:.2f}",
                 f"← {parent}" if parent else "new",
             ]
-            text = self._text(step.tokens[child], mark)
+            text = self._text(step.tokens[child], moved)
             table.add_row(str(number), text, *cells[: len(others)])
         return table
 
-    def _text(self, tokens: np.ndarray, mark: np.ndarray | None) -> Text:
+    def _text(self, tokens: np.ndarray, moved: np.ndarray) -> Text:
         """Known tokens as text, unknown ones as blocks, nothing after a known end."""
         text = Text(overflow="fold")
-        for place, token in enumerate(tokens.tolist()):
+        for token, again in zip(tokens.tolist(), moved.tolist(), strict=True):
             if token in self.end_ids:
                 text.append("■", "dim")
                 break
-            again = mark is not None and bool(mark[place])
             text.append(*self._mark(token, again))
         return text
 
@@ -230,18 +224,16 @@ class Board:
             return (AGAIN, "red") if again else (BLOCK, "grey42")
         return "".join(c if c.isprintable() else " " for c in part), "red" if again else plain
 
-    def _grids(
-        self, step: Step, shown: list[int], marks: list[np.ndarray | None]
-    ) -> RenderableType:
+    def _grids(self, step: Step, shown: Shown) -> RenderableType:
         """The particles side by side, each under its number and score."""
         return Columns(
             Text.assemble(
-                f"{number:2} ", _bar(float(step.score[child])), "\n", self._grid(step.tokens[child], mark)
+                f"{number:2} ", _bar(float(step.score[child])), "\n", self._grid(step.tokens[child], moved)
             )
-            for number, (child, mark) in enumerate(zip(shown, marks, strict=True), 1)
+            for number, (child, moved) in enumerate(shown, 1)
         )  # fmt: skip
 
-    def _grid(self, tokens: np.ndarray, mark: np.ndarray | None) -> Text:
+    def _grid(self, tokens: np.ndarray, moved: np.ndarray) -> Text:
         """Cells row by row, with more room between boxes; each box is as wide as it is high."""
         assert self.columns is not None
         text, box = Text(), round(self.columns**0.5)
@@ -251,7 +243,7 @@ class Board:
                 text.append("\n\n" if row % box == 0 and row else "\n")
             elif column % box == 0:
                 text.append(" ")
-            text.append(*self._mark(token, mark is not None and bool(mark[cell]), "bold"))
+            text.append(*self._mark(token, bool(moved[cell]), "bold"))
             text.append(" ")
         return text
 

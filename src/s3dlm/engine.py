@@ -25,7 +25,7 @@ from s3dlm.result import finish
 from s3dlm.search.methods import DEFAULT, Method, find_method
 from s3dlm.search.particles import Request
 from s3dlm.search.score import Scored, Verify, is_for_verifier, verify
-from s3dlm.search.step import Step, Stream
+from s3dlm.search.step import Outcome, Step, Stream
 from s3dlm.settings import Settings, has
 from s3dlm.tasks.base import of_question
 
@@ -107,43 +107,38 @@ class Batcher:
 
     def _advance(self, key: int, reply: Any) -> list[tuple[int, Event]]:
         """Continue a search until it needs what it can share with others; one that ends leaves."""
-        running, events = self.running[key], list[Event]()
-        while True:
-            if isinstance(reply, VerifierError):
-                running.request = None
-                running.search.close()
-                events.append(reply)
-            else:
-                events += self._events(running, reply)
-            if not (is_for_verifier(running.request) and self._at_once(running)):
-                break
+        running = self.running[key]
+        events = [*self._events(running, reply)]
+        while is_for_verifier(running.request) and self._at_once(running):
             (reply,) = self._verify({key: running.request})
+            events += self._events(running, reply)
         if running.request is None:
             del self.running[key]
         return [(key, event) for event in events]
 
     def _events(self, running: Running, reply: Any) -> Iterator[Event]:
         """Send a reply, and pass on the steps that the search makes until it asks again or ends."""
-        running.request, outcome = None, None
-        failure: S3dlmError | None = None
+        running.request, search = None, running.search
+        outcome: Outcome | S3dlmError | None = None
         try:
-            running.request = running.search.send(reply)
+            failed = isinstance(reply, VerifierError)
+            running.request = search.throw(reply) if failed else search.send(reply)
         except StopIteration as end:
             outcome = end.value
         except S3dlmError as error:
-            failure = error
+            outcome = error
         told = running.run.told.steps
         steps, told[:] = [*told], ()
         for step in steps:
             running.note(step)
             yield step
-        if failure is not None:
-            yield failure
-        elif outcome is not None:
-            try:
+        try:
+            if isinstance(outcome, Outcome):
                 yield finish(running, outcome)
-            except S3dlmError as error:
-                yield error
+        except S3dlmError as error:
+            outcome = error
+        if isinstance(outcome, S3dlmError):
+            yield outcome
 
     def _at_once(self, running: Running) -> bool:
         """Whether a search's texts are verified as soon as it asks: a verifier that takes many texts

@@ -141,11 +141,14 @@ def prepare(model: Model, job: Job) -> Running:
     rng = random_stream(settings.decoding.seed, tokens if job.sample_id is None else job.sample_id)
     judged = method.verified != "never"
     question = job.question if job.judged_for is None else job.judged_for
+    # A canvas can come back, but for one scheduled search: every step of it reveals more than that before.
+    uneven = settings.decoding.adaptive and method.size * method.children > 1
+    meets_again = method.repeats or method.meets_again or uneven
     run = Run(
         process,
         Scorer(verifier, question, job.label, process, satisfied_at),
         rng,
-        Memo(settings.decoding.memo << 20 if _meets_again(settings) else 0),
+        Memo(settings.decoding.memo << 20 if meets_again else 0),
         partial(answer_of, job),
         judging=method.looks if judged and verifier.model_judge is not None else 0,
         judged=judged,
@@ -158,14 +161,6 @@ def prepare(model: Model, job: Job) -> Running:
 def _search(method: Method, run: Run) -> Generator[Request[Any], Any, Outcome]:
     """The method's coroutine, made when it is started: one that never starts would be warned of."""
     return (yield from method.answer(run).__await__())
-
-
-def _meets_again(settings: Settings) -> bool:
-    """Whether a canvas can come back: every step of one scheduled search reveals more than the step
-    before."""
-    method = settings.search
-    adaptive = settings.decoding.adaptive and method.size * method.children > 1
-    return method.repeats or method.meets_again or adaptive
 
 
 def as_read(model: Model, job: Job) -> Job:

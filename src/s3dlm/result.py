@@ -23,7 +23,6 @@ from s3dlm.settings import Settings
 if TYPE_CHECKING:
     from s3dlm.diffusion.grammar import Grammar
     from s3dlm.job import Job, Running
-    from s3dlm.search.particles import Process
 
 
 _PLAIN = (
@@ -81,12 +80,10 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Everything but the genealogy and the tokens as plain data, floats with six digits."""
         return {
-            **{name: as_json(getattr(self, name)) for name in _PLAIN},
-            "timings": parts_as_json(self.timings),
+            **{name: as_json(getattr(self, name)) for name in (*_PLAIN, "timings")},
             "settings": self.settings.to_json(),
             "survivors": [
                 {name: as_json(value) for name, value in dataclasses.asdict(survivor).items()}
-                | {"parts": parts_as_json(survivor.parts)}
                 for survivor in self.survivors
             ],
         }
@@ -124,33 +121,31 @@ class Result:
 
 
 def as_json(value: Any) -> Any:
-    """Arrays, tuples and floats as JSON has them."""
+    """Arrays, tuples, floats and tables of numbers as JSON has them."""
     if isinstance(value, np.ndarray):
         return as_json(tuple(value.tolist()))
     if isinstance(value, tuple | list):
         return [as_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: as_json(float(number)) for name, number in value.items()}
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None
     return value
 
 
-def parts_as_json(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: as_json(float(value)) for name, value in parts.items()}
-
-
 def finish(running: Running, outcome: Outcome) -> Result:
     """Read the survivors of a search and choose among them."""
     job, selection, process = running.job, running.selection, running.process
-    survivors = tuple(_survivors(running, process, outcome))
+    survivors = tuple(_survivors(running, outcome))
     candidates = list(survivors)
     # A text that satisfied the verifier is the answer, even if none can be read from it.
     if selection.from_all_seen and outcome.stopped != SATISFIED:
-        candidates += _all_seen(running)
+        candidates += _best_seen(running)
     if selection.from_steps:
-        candidates = _votes_of_steps(running, process) or candidates
+        candidates = _votes_of_steps(running) or candidates
     chosen = selection.choose(candidates)
     p_correct = _p_correct(running, chosen, survivors)
-    tokens, logp = _tokens(running, process, outcome, survivors, chosen)
+    tokens, logp = _tokens(running, outcome, survivors, chosen)
     seconds = time.perf_counter() - running.started
     timings = {
         "forward": running.forward_seconds,
@@ -177,28 +172,22 @@ def finish(running: Running, outcome: Outcome) -> Result:
         prompt=process.reader.decode(process.prompt.tolist()),
         token_ids=tokens,
         token_logprobs=logp,
-        holes=() if job.infill is None else _holes(running, process, tokens, chosen),
+        holes=() if job.infill is None else _holes(running, tokens, chosen),
         grammar=job.grammar,
     )
 
 
-def _holes(
-    running: Running, process: Process, ids: tuple[int, ...], chosen: Survivor
-) -> tuple[str, ...]:
+def _holes(running: Running, ids: tuple[int, ...], chosen: Survivor) -> tuple[str, ...]:
     """What fills the holes of the chosen text."""
     tokens = np.asarray(ids, dtype=np.int64)
     if not ids:
         looked = (tokens for canvases, _ in running.looked_ahead for tokens in canvases)
         tokens = next(tokens for tokens in looked if running.scorer.text(tokens) == chosen.text)
-    return process.reader.filled(tokens)
+    return running.process.reader.filled(tokens)
 
 
 def _tokens(
-    running: Running,
-    process: Process,
-    outcome: Outcome,
-    survivors: tuple[Survivor, ...],
-    chosen: Survivor,
+    running: Running, outcome: Outcome, survivors: tuple[Survivor, ...], chosen: Survivor
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """The chosen text's tokens with their log-probabilities; none if it was only looked at."""
     row = next((row for row, survivor in enumerate(survivors) if survivor is chosen), None)
@@ -208,7 +197,7 @@ def _tokens(
         tokens, logp = running.scorer.looks[chosen.text]
     else:  # by a vote over the steps of a method that never scores
         return (), ()
-    length = process.reader.length(tokens)
+    length = running.process.reader.length(tokens)
     return tuple(tokens[:length].tolist()), tuple(logp[:length].tolist())
 
 
@@ -231,14 +220,15 @@ def _p_correct(running: Running, chosen: Survivor, survivors: tuple[Survivor, ..
     return running.calibration.p_correct(score, agreement, chosen.confidence)
 
 
-def _survivors(running: Running, process: Process, outcome: Outcome) -> Iterator[Survivor]:
-    nll = process.reader.nll(outcome.canvas)
+def _survivors(running: Running, outcome: Outcome) -> Iterator[Survivor]:
+    reader = running.process.reader
+    nll = reader.nll(outcome.canvas)
     for row, tokens in enumerate(outcome.canvas.tokens):
         text, score = running.scorer.text(tokens), float(outcome.scores.total[row])
         yield Survivor(
             text=text,
             answer=answer_of(running.job, text),
-            tokens=process.reader.length(tokens),
+            tokens=reader.length(tokens),
             score=None if np.isnan(score) else score,
             parts=outcome.scores.parts[row],
             log_weight=float(outcome.log_weight[row]),
@@ -248,24 +238,31 @@ def _survivors(running: Running, process: Process, outcome: Outcome) -> Iterator
         )
 
 
-def _all_seen(running: Running) -> list[Survivor]:
-    """Every complete text that was scored on the way, as if it had survived."""
+def _best_seen(running: Running) -> list[Survivor]:
+    """Of every complete text that was scored on the way the best that has an answer, as if it had survived;
+    the best of all if none has. Texts behind it are not read."""
     looks, reader = running.scorer.looks, running.process.reader
-    return [
+    seen = [(text, *one) for text, one in running.scorer.best().items()]
+    seen.sort(key=lambda one: (one[1].total, one[2]), reverse=True)
+    complete = (
         _passing(running.job, text, confidence, score=score.total, parts=score.parts)
-        for text, (score, confidence) in running.scorer.best().items()
+        for text, score, confidence in seen
         if text not in looks or reader.keeps_given(looks[text][0])
-    ]
+    )
+    first = next(complete, None)
+    if first is None or first.answer is not None:
+        return [] if first is None else [first]
+    return [next((one for one in complete if one.answer is not None), first)]
 
 
-def _votes_of_steps(running: Running, process: Process) -> list[Survivor]:
+def _votes_of_steps(running: Running) -> list[Survivor]:
     """The look-ahead texts of every step, as if they had survived with the weight of their step."""
     steps, text = len(running.looked_ahead), running.scorer.text
     return [
         _passing(running.job, text(tokens), sure, log_weight=temporal_log_weight(step, steps))
         for step, (canvases, confidence) in enumerate(running.looked_ahead)
         for tokens, sure in zip(canvases, confidence.tolist(), strict=True)
-        if process.reader.keeps_given(tokens)
+        if running.process.reader.keeps_given(tokens)
     ]
 
 

@@ -24,7 +24,7 @@ from s3dlm.diffusion.infill import Template
 from s3dlm.errors import RecordError
 from s3dlm.inputs import read_json_lines, writing
 from s3dlm.models.base import Model
-from s3dlm.result import Result, as_json, parts_as_json
+from s3dlm.result import Result, as_json
 from s3dlm.search.select import Survivor
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
@@ -36,16 +36,9 @@ UNKNOWN = -1
 _FLOATS = ("score", "confidence", "weight")
 _INTS = ("parent", "survivor")
 _SCALARS = (
-    "index",
-    "total",
-    "ess",
-    "unique_ancestors",
-    "log_normaliser",
-    "nfe",
-    "resampled",
-    "round",
+    "index", "total", "ess", "unique_ancestors", "log_normaliser", "nfe", "resampled", "round",
     "start_nfe",
-)
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -95,8 +88,7 @@ class TraceEncoder:
         self.known |= new
         return {
             "event": "step",
-            **{name: as_json(getattr(step, name)) for name in (*_SCALARS, *_INTS, *_FLOATS)},
-            "parts": [parts_as_json(parts) for parts in step.parts],
+            **{n: as_json(getattr(step, n)) for n in (*_SCALARS, *_INTS, *_FLOATS, "parts")},
             "tokens": tokens.tolist(),
             "clean": clean.tolist(),
             "percent": np.rint(100 * np.exp(step.clean_logp)).astype(int).tolist(),

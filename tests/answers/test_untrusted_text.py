@@ -1,14 +1,20 @@
-"""Model-written text is untrusted: nothing raises, values stay in range, time stays linear."""
+"""Model-written text is untrusted: nothing raises, values stay in range, time stays linear, length is bounded."""
 
+import ast
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import s3dlm
 from s3dlm.answers import TASK_KINDS, extract, mathverify, normalise
+from s3dlm.answers.delimiters import MAX_TEXT
 from s3dlm.answers.grading import GRADINGS, grade
-from s3dlm.verifier import for_task
+from s3dlm.search.score import Verify, verify
+from s3dlm.verifier import Score, Verifier, for_task
+from s3dlm.verifier.base import adapt, score_texts
 from s3dlm.verifier.weights import PAPER
 
 SIZE = 10_000
@@ -61,7 +67,7 @@ def _no_child_process(monkeypatch):
 def judge(task, text, prompt):
     """Everything that reads a model's text."""
     for verifier in ("paper", "checker"):
-        score = for_task(task, verifier).score(prompt, text)
+        (score,) = score_texts(for_task(task, verifier), [(prompt, text, None)])
         assert 0.0 <= score.total <= 1.0
         assert all(-1e-9 <= value <= 1 + 1e-9 for value in score.parts.values()), score
         assert all(0 <= start < end <= len(text) for start, end, *_ in score.spans)
@@ -99,6 +105,53 @@ def _seconds(task, text):
     start = time.thread_time()
     judge(task, text, PROMPTS[1])
     return time.thread_time() - start
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MONSTERS)
+def test_a_long_text_of_anything_is_read(name):
+    text = monsters(1_000_000)[name]
+    assert all(_seconds(task, text) < 20 for task in TASKS)  # far above the usual
+    extract("code", text)
+    normalise("code", text)
+
+
+def test_only_the_end_of_a_long_text_counts():
+    early = "\\boxed{3} " + "x" * MAX_TEXT
+    assert extract("number", early) is None
+    assert extract("number", "x" * MAX_TEXT + " \\boxed{3}") == "3"
+    assert [grade("number", early, "3", way) for way in ("fixed", "d1")] == [0.0, 0.0]
+    scores = score_texts(for_task("gsm8k"), [("", early, None), ("", "x" * MAX_TEXT, None)])
+    assert scores[0].parts == scores[1].parts
+
+
+def test_every_verifier_gets_the_end_of_a_long_prompt_and_text():
+    seen = []
+
+    def judge(prompt, text, confidence):
+        seen.extend((len(prompt), len(text)))
+        return 0.5
+
+    class Batched(Verifier):
+        def score(self, prompt, text, confidence=None):
+            return Score(judge(prompt, text, confidence), {}, [(0, 2)])
+
+    for verifier in (adapt(judge), Batched()):
+        (scores,) = verify([Verify(verifier, "q" * 10**6, [("t" * 10**6, 0.5), ("t", 0.5)], "")])
+    cut = 10**6 - MAX_TEXT
+    assert [[*score.spans] for score in scores] == [[(cut, cut + 2)], [(0, 2)]]  # of the whole text
+    assert (len(seen), max(seen)) == (8, MAX_TEXT)
+
+
+def test_verifiers_are_called_in_one_place():
+    """Outside of verifier/ nobody calls `score` or `score_batch` of a verifier but `score_texts`."""
+    for path in sorted(Path(s3dlm.__file__).parent.rglob("*.py")):
+        calls = [n.func for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
+        named = [f for f in calls if getattr(f, "attr", "") in ("score", "score_batch")]
+        if path.parent.name not in ("verifier", "judges"):
+            inside = {"self.inner.score_batch", "self.score_batch", "super().score_batch"}
+            found = {ast.unparse(f) for f in named} - inside  # of a verifier
+            assert all(name.endswith("scorer.score") for name in found), (path, found)
 
 
 PIECES = st.sampled_from(

@@ -54,8 +54,15 @@ def test_a_model_that_is_right_passes(checkpoint: Path, recorded: Path, tmp_path
     assert found["prompts"]["verdict"] == "pass"
     assert found["prompts"]["found"].count("What is 2 + 3?") == 1  # prompts and ids are shown
     assert "as transformers has them: " in found["prompts"]["found"]
-    recorded = edited(recorded, tmp_path / "other.jsonl")
-    words[words.index("--recorded") + 1] = str(recorded)
+    model, texts = s3dlm.load(str(checkpoint), device="cpu", progress=False), list[str]()
+    d1 = tmp_path / "gsm8k_0_generations.json"
+    for line in recorded.read_text().splitlines():
+        texts.append(json.loads(line)["output"])
+    rows = [{"question": q, "generations": t} for q, t in zip(QUESTIONS, texts, strict=True)]
+    d1.write_text(json.dumps({"generations": rows, "gen_length": 128}))
+    samples = [Sample(q, q, 5.0) for q in QUESTIONS]
+    assert gate._texts(model, samples, texts, d1)[0] == "pass"
+    words[words.index("--recorded") + 1] = str(edited(recorded, tmp_path / "other.jsonl"))
     assert CliRunner().invoke(app, words).exit_code == 1
 
 
@@ -70,6 +77,8 @@ def test_another_chat_template_is_noticed(checkpoint: Path, tmp_path: Path) -> N
     model = s3dlm.load(str(checkpoint), device="cpu", progress=False)
     jobs = [gate._job(model, Sample("0", QUESTIONS[0], 5.0))]
     assert gate._prompts(model, jobs)[0] == "pass"
+    bundled = s3dlm.load("tiny", device="cpu", progress=False)
+    assert gate._prompts(bundled, [gate._job(bundled, Sample("0", QUESTIONS[0], 5.0))])[0] == "pass"
     other = shutil.copytree(checkpoint, tmp_path / "other")
     told = json.loads((other / "tokenizer_config.json").read_text())["chat_template"]
     edit_json(other / "tokenizer_config.json", chat_template=told.replace("user", "User", 1) + "!")

@@ -404,11 +404,6 @@ def test_the_papers_numbers_stand_beside_ours_only_in_its_setting(run: RecordedR
     kept = [c for c in run.manifest.conditions if c.main or c.settings.decoding.block_length != 24]
     machine = {"parameters": paper.PARAMETERS}
     same = told(run, {retold(c): run.records[c] for c in kept}, machine=machine)
-    shown = tables.beside_paper(same, same)
-    printed = {row[1]: row[4] for row in shown.rows}
-    assert printed["s3"] == "70.21"
-    assert printed["greedy"] == "68.16"  # beside the paper's baseline
-    assert {row[-1] for row in shown.rows} <= {"no", "too few problems"}  # of six problems
     table = tables.cost(same)
     names = [table.columns.index(n) for n in ("Answer tokens, paper", "s per problem, paper")]
     found = {row[1:3]: tuple(row[place] for place in names) for row in table.rows}

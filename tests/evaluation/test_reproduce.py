@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ PARAMETERS = 29_280  # of the checkpoint
 SUM = {"question": "What is 2 + 3?", "problem": "Compute $2 + 3$.", "answer": "5 #### 5"}
 ICE = {"Question": "Is ice hot?", "Best Answer": "No", "Correct Answers": "No",
        "Incorrect Answers": "Yes; Often; At night"}  # fmt: skip
-MADE_UP = {  # for machines without the published files: the same fields, nothing of their content
+MADE_UP = {  # the fields of the published files, nothing of their content
     "gsm8k": SUM, "math500": SUM | {"answer": "5"}, "aime": SUM | {"answer": "5"}, "truthfulqa": ICE,
     "arc": {
         "question": "What is hot?", "answerKey": "2",
@@ -31,17 +30,12 @@ MADE_UP = {  # for machines without the published files: the same fields, nothin
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The published files if this machine has them, else as many made-up questions."""
-    given = Path(os.environ.get("S3DLM_DATA", "/nowhere"))
+    """As many made-up questions as were published."""
     folder = tmp_path_factory.mktemp("published")
     for name in BENCHMARKS:
         source = tasks.get(name).source
         assert source is not None
-        file = source.files[0]
-        if (given / file).is_file():
-            (folder / file).symlink_to(given / file)
-            continue
-        rows = [MADE_UP[name]] * (source.count or 0)
+        file, rows = source.files[0], [MADE_UP[name]] * (source.count or 0)
         with (folder / file).open("w", encoding="utf-8", newline="") as out:
             if file.endswith(".csv"):
                 writer = csv.DictWriter(out, list(rows[0]))
@@ -99,6 +93,7 @@ def test_the_papers_numbers_stand_beside_those_of_a_renamed_folder(
     assert set(rows) == {"greedy", "best_of_k", "s3"}
     assert [rows[label][4] for label in rows] == ["68.16", "69.56", "70.21"]
     assert rows["s3"][2] == "1 × 1"
+    assert {row[-1] for row in table["rows"]} <= {"no", "too few problems"}
 
 
 def test_without_the_hub_the_answer_comes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

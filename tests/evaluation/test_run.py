@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import math
-import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ import pytest
 import torch
 
 from s3dlm.errors import RecordError, S3dlmError
-from s3dlm.evaluation import calibrate, frames, manifest, records, report, run
+from s3dlm.evaluation import frames, manifest, records, run
 from s3dlm.evaluation.local import gold_mistake
 from s3dlm.evaluation.plan import Condition, Plan
 from s3dlm.evaluation.records import Failure
@@ -279,48 +276,6 @@ def test_a_lost_or_foreign_manifest_is_refused(whole: tuple[str, Path], tmp_path
         with pytest.raises(RecordError, match="belong to different runs"):
             use()
     assert (tmp_path / records.RECORDS).read_bytes() == (folder / records.RECORDS).read_bytes()
-
-
-def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield path
-    within = enumerate(value) if isinstance(value, list) else ()
-    for key, inner in value.items() if isinstance(value, dict) else within:
-        yield from _places(inner, (*path, key))
-
-
-@pytest.mark.usefixtures("undrawn")
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("share", [0.06, pytest.param(1.0, marks=pytest.mark.slow)])
-def test_a_manifest_of_any_json_is_one_clear_line(share: float, tmp_path: Path) -> None:
-    task, folder = write_task(tmp_path, 2), tmp_path / "run"
-    plan = small_plan(task, ("s3",))
-    evaluate(small_model(), plan, folder)
-    path = folder / manifest.MANIFEST
-    good, rng = json.loads(path.read_text()), random.Random(0)
-    values = [None, [], {}, "x", -1, 0, 1.5, True, 1e400, [[]], {"a": 1}, [None], "\ud800"]
-    texts = [json.dumps(value) for value in values] + ["", "{", "[" * 100_000, "9" * 5000]
-    for place in [place for place in _places(good) if place]:
-        for value in values:
-            if rng.random() < share:
-                changed = inner = copy.deepcopy(good)
-                for key in place[:-1]:
-                    inner = inner[key]
-                inner[place[-1]] = value
-                texts.append(json.dumps(changed))
-    uses: list[Callable[[], object]] = [
-        lambda: evaluate(small_model(), plan, folder),
-        lambda: report.write(folder, out=tmp_path / "out"),
-        lambda: calibrate.read_answers(folder, "checker"),
-    ]
-    for number, text in enumerate(texts):
-        path.write_text(text)
-        said = "" if number >= len(values) + 4 else "no error\n"
-        try:
-            uses[number % len(uses)]()
-        except RecordError as error:
-            said = str(error)
-        assert "\n" not in said, text
-        assert len(said) < 700, text
 
 
 def test_any_unicode_may_be_in_a_question(tmp_path: Path) -> None:

@@ -31,14 +31,6 @@ def test_both_are_scipys(wins: int, losses: int) -> None:
         assert (found.low, found.high) == pytest.approx((low, high), abs=1e-9)
 
 
-@given(st.floats(0, 1), st.integers(1, 5000))
-def test_wilson_holds_its_estimate_and_narrows(share: float, n: int) -> None:
-    found, finer = wilson(share, n), wilson(share, 4 * n)
-    assert 0 <= found.low <= share
-    assert share <= found.high <= 1
-    assert finer.high - finer.low < found.high - found.low
-
-
 def test_a_mean_keeps_a_width_where_all_is_right() -> None:
     one = wilson(1.0, 12)
     assert mean_of([one]) == one

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
 import shutil
 from pathlib import Path
@@ -29,6 +31,19 @@ JUNK = (
 )
 
 
+def with_another_value(value: Any, rng: random.Random) -> Any:
+    """JSON with any other value in a random place."""
+    within = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    names = list(within)
+    if not names or rng.random() < 0.2:
+        return rng.choice((None, [], {}, "x", -1, 0, 1.5, True, 1e400, [[]], {"a": 1}, "\ud800"))
+    name = rng.choice(names)
+    value[name] = with_another_value(value[name], rng)
+    return value
+
+
 def tear(folder: Path, rng: random.Random) -> None:
     """Damage one file as a crash, a bad disk, a copy or a person would."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
@@ -37,7 +52,7 @@ def tear(folder: Path, rng: random.Random) -> None:
     path = rng.choice(files)
     data = path.read_bytes()
     at, lines = rng.randrange(len(data) + 1), data.splitlines(keepends=True)
-    way = rng.randrange(10)
+    way = rng.randrange(12)
     if way == 0:
         path.unlink()
     elif way == 1:
@@ -58,7 +73,12 @@ def tear(folder: Path, rng: random.Random) -> None:
         path.write_bytes(b"".join(lines))
     elif way == 7:
         path.write_bytes(data[:at] + b"\0" * (len(data) - at))  # a block that was never written
-    elif way == 8:
+    elif way in (8, 9):
+        plan = folder / manifest.MANIFEST
+        with contextlib.suppress(OSError, ValueError, RecursionError):  # torn before
+            changed = with_another_value(json.loads(plan.read_bytes()), rng)
+            plan.write_text(json.dumps(changed))
+    elif way == 10:
         path.unlink()
         path.mkdir()
     else:

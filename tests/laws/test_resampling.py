@@ -117,12 +117,6 @@ def test_weights_without_a_meaning_are_an_error(name: str, bad: list[float]) -> 
         RESAMPLERS[name](np.array(bad), 3, np.random.default_rng(0))
 
 
-def test_a_negative_count_is_an_error() -> None:
-    for resample in RESAMPLERS.values():
-        with pytest.raises(SettingsError, match="count=-1"):
-            resample(np.zeros(3), -1, np.random.default_rng(0))
-
-
 @given(log_weights)
 def test_effective_sample_size_is_between_one_and_all(logs: list[float]) -> None:
     assert 1 - 1e-9 <= effective_sample_size(normalised(logs)) <= len(logs) + 1e-9

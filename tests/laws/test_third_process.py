@@ -79,9 +79,9 @@ class TimedNoise:
         )  # the first token is the time
         rows = np.hstack([clock, canvas.tokens])
         wanted = np.tile(np.arange(1 + LENGTH) > 0, (len(rows), 1))
-        uniforms = rng.random((len(rows), LENGTH, self.draws))
+        uniforms, first = rng.random((len(rows), LENGTH, self.draws)), np.ones(len(rows), int)
         return Rows(
-            self.prompt, rows, wanted, 1, 1 + LENGTH, uniforms, 1.0, look_ahead=True,
+            self.prompt, rows, wanted, first, first + LENGTH, uniforms, 1.0, look_ahead=True,
             statistics=False, label="a toy",
         )  # fmt: skip
 
@@ -90,7 +90,6 @@ class TimedNoise:
         rng: np.random.Generator,
     ) -> Canvas:  # fmt: skip
         value, row = prediction.value, prediction.row
-        assert value is not None
         now = canvas.state[0].step + 1
         return self._canvas(value.draws[row, :, draw], value.draws_logp[row, :, draw], now)
 

@@ -1,5 +1,4 @@
-"""Small random checkpoints; the names and shapes of those with experts are written out, since their logits are
-compared with stored ones."""
+"""Small random checkpoints."""
 
 from __future__ import annotations
 
@@ -17,8 +16,6 @@ from s3dlm.models.checkpoint import layout
 from s3dlm.models.families import LLADA as FAMILY
 from s3dlm.models.families import LLADA_NAMES, read_llada
 
-Shapes = dict[str, tuple[int, ...]]
-
 LLADA: dict[str, Any] = {
     "model_type": "llada", "architectures": ["LLaDAModelLM"],
     "auto_map": {"AutoModel": "modeling_llada.LLaDAModelLM"},
@@ -30,32 +27,6 @@ LLADA: dict[str, Any] = {
     "eos_token_id": 257,
 }  # fmt: skip
 
-_LLAMA: dict[str, Any] = {
-    "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu",
-    "rms_norm_eps": 1e-6, "rope_scaling": None, "tie_word_embeddings": False, "eos_token_id": 257,
-}  # fmt: skip
-
-LLADA_MOE: dict[str, Any] = _LLAMA | {
-    "model_type": "llada", "architectures": ["LLaDAMoEModelLM"], "vocab_size": 301,
-    "dense_intermediate_size": 48, "expert_intermediate_size": 24,
-    "shared_expert_intermediate_size": None, "num_hidden_layers": 3, "max_position_embeddings": 64,
-    "rms_norm_eps": 1e-5, "rope_theta": 50000.0, "partial_rotary_factor": 1,
-    "attention_bias": False, "num_experts": 6, "num_experts_per_tok": 3, "norm_topk_prob": None,
-    "qk_layernorm": True, "moe_layer_freq": [0, 1, 1], "moe_router_enable_expert_bias": False,
-    "moe_router_score_function": "softmax", "routed_scaling_factor": 1, "router_num_group": None,
-    "router_topk_group": None, "pad_token_id": 1,
-}  # fmt: skip
-
-LLADA2: dict[str, Any] = _LLAMA | {
-    "model_type": "llada2_moe", "architectures": ["LLaDA2MoeModelLM"], "vocab_size": 301,
-    "intermediate_size": 48, "num_hidden_layers": 3, "head_dim": 16, "use_qkv_bias": False,
-    "use_qk_norm": True, "use_bias": False, "max_position_embeddings": 64, "rope_theta": 600000.0,
-    "partial_rotary_factor": 0.5, "use_sliding_window": False, "num_experts": 16,
-    "num_shared_experts": 1, "num_experts_per_tok": 4, "n_group": 4, "topk_group": 2,
-    "routed_scaling_factor": 2.5, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
-    "norm_topk_prob": True, "pad_token_id": 1,
-}  # fmt: skip
-
 SPECIAL = {256: "<|startoftext|>", 257: "<|endoftext|>", 258: "<|eot_id|>", 259: "<|mdm_mask|>"}
 TEMPLATE = (
     "{% for message in messages %}{% if loop.first %}{{ bos_token }}{% endif %}"
@@ -65,72 +36,12 @@ TEMPLATE = (
 
 
 def llada_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, Tensor]:
-    slots = layout(read_llada(config, FAMILY, config["mask_token_id"]), LLADA_NAMES)
-    return random_tensors({name: slot.shape for name, slot in slots.items()}, seed)
-
-
-def moe_tensors(config: dict[str, Any]) -> dict[str, Tensor]:
-    """LLaDA-MoE and LLaDA2, each under the names that its checkpoints have, in the order of old: the
-    expected values belong to these very numbers."""
-    width, fused = config["hidden_size"], config["model_type"] == "llada2_moe"
-    size = config.get("head_dim") or width // config["num_attention_heads"]
-    queries, keys = (size * config[f"num_{part}_heads"] for part in ("attention", "key_value"))
-    table = "model.word_embeddings.weight" if fused else "model.embed_tokens.weight"
-    shapes: Shapes = {table: (config["vocab_size"], width)}
-    for index in range(config["num_hidden_layers"]):
-        attention = {
-            "attention.query_key_value": (queries + 2 * keys, width),
-            "attention.query_layernorm": (size,), "attention.key_layernorm": (size,),
-            "attention.dense": (width, queries),
-        } if fused else {
-            "self_attn.q_proj": (queries, width), "self_attn.k_proj": (keys, width),
-            "self_attn.v_proj": (keys, width), "self_attn.o_proj": (width, queries),
-            "self_attn.q_norm": (size,), "self_attn.k_norm": (size,),
-        }  # fmt: skip
-        norms: Shapes = {
-            "input_layernorm": (width,),
-            **attention,
-            "post_attention_layernorm": (width,),
-        }
-        layer = f"model.layers.{index}."
-        shapes |= {f"{layer}{name}.weight": shape for name, shape in norms.items()}
-        shapes |= _feeds(config, layer, index)
-    shapes |= {"model.norm.weight": (width,), "lm_head.weight": (config["vocab_size"], width)}
-    return random_tensors(shapes, 0)
-
-
-def _feeds(config: dict[str, Any], layer: str, index: int) -> Shapes:
-    """The feed-forward part of a layer: dense, or a mixture of experts."""
-    width, dense = config["hidden_size"], config.get("first_k_dense_replace", 0)
-    mixture = config.get("moe_layer_freq", [0] * dense + [1] * 9)[index]
-
-    def feed(prefix: str, hidden: int) -> Shapes:
-        shapes = {f"{prefix}{name}_proj.weight": (hidden, width) for name in ("gate", "up")}
-        return {**shapes, f"{prefix}down_proj.weight": (width, hidden)}
-
-    if "num_experts" not in config or not mixture:
-        hidden = config.get("intermediate_size") or config["dense_intermediate_size"]
-        return feed(f"{layer}mlp.", hidden)
-    hidden = config.get("moe_intermediate_size") or config["expert_intermediate_size"]
-    shapes: Shapes = {f"{layer}mlp.gate.weight": (config["num_experts"], width)}
-    if "n_group" in config:
-        shapes[f"{layer}mlp.gate.expert_bias"] = (config["num_experts"],)
-    for expert in range(config["num_experts"]):
-        shapes |= feed(f"{layer}mlp.experts.{expert}.", hidden)
-    if "num_shared_experts" in config:
-        shapes |= feed(f"{layer}mlp.shared_experts.", config["num_shared_experts"] * hidden)
-    if config.get("shared_expert_intermediate_size"):
-        shapes |= feed(f"{layer}shared_expert.", config["shared_expert_intermediate_size"])
-    return shapes
-
-
-def random_tensors(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    tensors = {}
-    for name, shape in shapes.items():
-        noise = torch.randn(shape, generator=generator)
-        norm = len(shape) == 1 and not name.endswith("bias")
-        tensors[name] = 1 + noise / 10 if norm else noise / math.sqrt(shape[-1])
+    """Random weights, near one where a tensor scales, under the names that its files have."""
+    generator, tensors = torch.Generator().manual_seed(seed), {}
+    for name, slot in layout(read_llada(config, FAMILY, 259), LLADA_NAMES).items():
+        noise = torch.randn(slot.shape, generator=generator)
+        norm = len(slot.shape) == 1 and not name.endswith("bias")
+        tensors[name] = 1 + noise / 10 if norm else noise / math.sqrt(slot.shape[-1])
     return tensors
 
 

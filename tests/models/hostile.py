@@ -18,16 +18,9 @@ VALUES: tuple[Any, ...] = (
     float("nan"), float("inf"), "", "x", "\ud800", "x" * 10_000, [], [[]], [None], [-1], {}, {"a": {}},
 )  # fmt: skip
 BYTES = (
-    b"",
-    b"{",
-    b"[]",
-    b"null",
-    b"\xff\xfe",
-    b"\x00" * 64,
-    b"[" * 100_000,
-    b'{"a":' * 50_000,
-    b"9" * 6000,
-)
+    b"", b"{", b"[]", b"null", b"\xff\xfe", b"\x00" * 64, b"[" * 100_000, b'{"a":' * 50_000, b"9" * 6000,
+    b'{"model_type": "llada", "d_mod',
+)  # fmt: skip
 TEMPLATES = (
     "{{ 1 / 0 }}", "{% for %}", "{{ x.y.z }}", "{{ ''.__class__.__mro__ }}", "{{ 10 ** 10 ** 10 }}",
     "{{ messages.__init__.__globals__ }}", "{{ cycler.__init__.__globals__.os.system('true') }}",
@@ -68,15 +61,6 @@ def _changed_json(folder: Path, rng: random.Random) -> None:
     path.write_text(json.dumps(data))
 
 
-def _broken_file(folder: Path, rng: random.Random) -> None:
-    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "s3dlm.json")
-    names += ("calibration.json", "model.safetensors.index.json", "generation_config.json")
-    names += ("special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
-    path = folder / rng.choice(names)
-    whole = path.read_bytes() if path.exists() else b"{}"
-    path.write_bytes(rng.choice((*BYTES, whole[: rng.randrange(len(whole))])))
-
-
 def _weights(folder: Path, rng: random.Random) -> None:
     """A truncated file, or a header that is wrong about itself or about what follows."""
     path = folder / "model.safetensors"
@@ -101,7 +85,7 @@ def _weights(folder: Path, rng: random.Random) -> None:
         path.write_bytes(struct.pack("<Q", len(text)) + text + body + b"\0" * rng.choice((0, 0, 9)))
 
 
-WAYS = (*[_changed_json] * 6, _broken_file, _weights, _weights)
+WAYS = (*[_changed_json] * 6, _weights, _weights)
 
 
 def make(good: Path, folder: Path, seed: int) -> None:

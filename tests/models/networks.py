@@ -67,7 +67,7 @@ def make_rows(prompt: int, canvas: int = 16, count: int = 3, seed: int = 0, **ch
         "temperature": 0.7, "look_ahead": True, "statistics": True, "label": "a test",
     }  # fmt: skip
     return Rows(
-        random.integers(0, 250, prompt), tokens, tokens == MASK, 0, 8,
+        random.integers(0, 250, prompt), tokens, tokens == MASK, np.full(count, 0), np.full(count, 8),
         random.random((count, 8, 4)), **options | changes,
     )  # fmt: skip
 

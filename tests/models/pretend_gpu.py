@@ -105,17 +105,16 @@ class _NamedDevice(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         name = getattr(func, "__name__", "")
         pretend = bool(args) and isinstance(args[0], PretendTensor)
+        target = _device(args, kwargs) if name == "to" else None
         if pretend and name == "numpy":
             raise DeviceError("numpy() of a CUDA tensor")
-        if pretend and (
-            name in ("cpu", "tolist") or (name == "to" and _names(args, kwargs, "cpu"))
-        ):
+        if pretend and (name in ("cpu", "tolist") or (target and target.type == "cpu")):
             count_sync(name)
             return args[0].inner.tolist() if name == "tolist" else args[0].inner.clone()
-        if name == "to" and _names(args, kwargs, "cuda"):
+        if target and target.type == "cuda":
             kinds = [one for one in (*args[1:], *kwargs.values()) if isinstance(one, torch.dtype)]
             moved = _inner(args[0]).detach().to(*kinds[:1] or [args[0].dtype]).clone()
-            return PretendTensor(moved, _card(args, kwargs))
+            return PretendTensor(moved, target.index or 0)
         if name == "scaled_dot_product_attention":
             kernels.append(kwargs | {"query": args[0], "key": args[1]})
         device = kwargs.get("device")
@@ -125,24 +124,14 @@ class _NamedDevice(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _names(args: Any, kwargs: dict[str, Any], device: str) -> bool:
-    """Whether a call of `.to` names a device, or a tensor that is there."""
-    for value in (*args[1:], *kwargs.values()):
-        if isinstance(value, torch.Tensor) and value.device.type == device:
-            return True
-        if isinstance(value, (str, torch.device)) and torch.device(value).type == device:
-            return True
-    return False
-
-
-def _card(args: Any, kwargs: dict[str, Any]) -> int:
-    """Which card a call of `.to` names."""
+def _device(args: Any, kwargs: dict[str, Any]) -> torch.device | None:
+    """The device that a call of `.to` names, or that of a tensor in it."""
     for value in (*args[1:], *kwargs.values()):
         if isinstance(value, torch.Tensor):
-            value = value.device
+            return value.device
         if isinstance(value, (str, torch.device)):
-            return torch.device(value).index or 0
-    return 0
+            return torch.device(value)
+    return None
 
 
 kernels: list[dict[str, Any]] = []  # arguments of every attention call

@@ -72,6 +72,53 @@ def _yarn(**more: Any) -> dict[str, Any]:
     return {"rope_parameters": rope | {"original_max_position_embeddings": 32} | more}
 
 
+# LLaDA-MoE and LLaDA2 under the names that their own config.json and tensors have.
+_LLAMA: dict[str, Any] = {
+    "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu",
+    "vocab_size": 301, "num_hidden_layers": 3, "max_position_embeddings": 128, "rms_norm_eps": 1e-6,
+    "rope_scaling": None, "tie_word_embeddings": False, "eos_token_id": 257,
+}  # fmt: skip
+
+
+def _llada_moe() -> Case:
+    stated = _LLAMA | {
+        "model_type": "llada", "architectures": ["LLaDAMoEModelLM"], "rope_theta": 50000.0,
+        "dense_intermediate_size": 48, "expert_intermediate_size": 24, "num_experts": 6,
+        "num_experts_per_tok": 3, "moe_layer_freq": [0, 1, 1], "norm_topk_prob": True, "qk_layernorm": True,
+        "shared_expert_intermediate_size": None, "partial_rotary_factor": 1, "attention_bias": False,
+    }  # fmt: skip
+    shape = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "head_dim": 8}
+    shape |= {"mlp_only_layers": [0], "num_hidden_layers": 3}
+    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": 50000.0}}
+    # Its code never makes the weights of the chosen experts add up to one, whatever is stated.
+    return Case(stated, "Qwen3Moe", shape | rope | {"norm_topk_prob": False})
+
+
+def _llada2(block: int, shared: int, groups: int, kept: int) -> Case:
+    router = {"n_group": groups, "topk_group": kept, "num_experts_per_tok": 4}
+    router |= {"routed_scaling_factor": 2.5, "first_k_dense_replace": 1, "norm_topk_prob": True}
+    stated = _LLAMA | router | {
+        "model_type": "llada2_moe", "architectures": ["LLaDA2MoeModelLM"], "intermediate_size": 48,
+        "head_dim": 16, "use_qkv_bias": False, "use_qk_norm": True, "use_bias": False, "num_experts": 16,
+        "num_shared_experts": shared, "moe_intermediate_size": 24, "rope_theta": 600000.0,
+        "partial_rotary_factor": 0.5, "use_sliding_window": False, "block_size": block,
+    }  # fmt: skip
+    rope = {"rope_type": "default", "rope_theta": 600000.0, "partial_rotary_factor": 0.5}
+    shape = {
+        "head_dim": 16,
+        "use_qk_norm": True,
+        "n_routed_experts": 16,
+        "n_shared_experts": shared,
+    }
+    shape |= {"moe_intermediate_size": 24, "num_hidden_layers": 3, "rope_parameters": rope}
+    names = {
+        "embed_tokens": "word_embeddings", "self_attn.o_proj": "attention.dense",
+        "self_attn.q_norm": "attention.query_layernorm", "self_attn.k_norm": "attention.key_layernorm",
+        "self_attn.qkv": "attention.query_key_value", "e_score_correction_bias": "expert_bias",
+    }  # fmt: skip
+    return Case(stated, "Glm4Moe", router | shape, block, names=names)
+
+
 _EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 _EXPERTS |= {"head_dim": 16, "norm_topk_prob": True}
 _FAST = {"model_type": "Fast_dLLM_Qwen"}
@@ -92,6 +139,9 @@ CASES = {
     "sdar": Case({"model_type": "sdar", "block_size": 4}, "Qwen3", {"head_dim": 16}, 4),
     "sdar, 16": Case({"model_type": "sdar", "block_size": 16}, "Qwen3", {"head_dim": 8}, 16),
     "sdar_moe": Case({"model_type": "sdar_moe", "block_size": 4}, "Qwen3Moe", _EXPERTS, 4),
+    "llada_moe": _llada_moe(),
+    "llada2": _llada2(8, shared=1, groups=4, kept=2),
+    "llada2, two shared experts": _llada2(4, shared=2, groups=2, kept=1),
     "illada": Case({"model_type": "illada"}, "Llama", {"tie_word_embeddings": True}),
     "fast-dllm v2": Case(_FAST | {"architectures": ["Fast_dLLM_QwenForCausalLM"]}, "Qwen2", {}, 32, True),
     "fast-dllm v2, 8": Case(_FAST | {"bd_size": 8}, "Qwen2", {}, 8, True),
@@ -132,6 +182,9 @@ def reference(case: str) -> Any:
             parameter.normal_(0.0, 0.15)
         else:
             parameter.uniform_(0.5, 1.5)
+    for name, buffer in network.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.normal_(0.0, 0.2)
     return network
 
 
@@ -150,6 +203,11 @@ def stored(case: str) -> dict[str, Tensor]:
             tensors[f"{prefix}{expert}.up_proj.weight"] = up.clone()
             tensors[f"{prefix}{expert}.down_proj.weight"] = down[expert].clone()
 
+    if "self_attn.qkv" in EVERY[case].names:
+        for name in [name for name in tensors if name.endswith("q_proj.weight")]:
+            parts = [tensors.pop(name.replace("q_proj", f"{part}_proj")) for part in "qkv"]
+            tensors[name.replace("q_proj", "qkv")] = torch.cat(parts)
+
     def renamed(name: str) -> str:
         for ours, theirs in EVERY[case].names.items():
             name = name.replace(ours, theirs)
@@ -160,7 +218,8 @@ def stored(case: str) -> dict[str, Tensor]:
 
 def folder_of(case: str, folder: Path, shards: int = 1) -> Path:
     """Its checkpoint."""
-    config = {} if EVERY[case].names is LLADA_NAMES else reference(case).config.to_dict()
+    whole = {"d_model", "hidden_size"} & EVERY[case].stated.keys()
+    config = {} if whole else reference(case).config.to_dict()
     config.pop("layer_types", None)
     config = json.loads(json.dumps(config, default=str)) | EVERY[case].stated
     return write_folder(folder, config | {"mask_token_id": 259}, stored(case), shards=shards)

@@ -1,57 +1,24 @@
-"""What a model of one's own needs, and what it gets by default."""
+"""What a model of one's own gets by default, and what is none. CONTRIBUTING.md makes one, as a test does."""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Sequence
-
 import pytest
 import torch
-from torch import Tensor
 
 import s3dlm
 from s3dlm.errors import ModelError
-from s3dlm.models.base import Denoiser, Model, Tokenizer, Turn, Wrapper
-
-
-class Repeats(Denoiser):
-    """The required members alone."""
-
-    mask_id, vocabulary, context = 256, 258, 128
-
-    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
-        return torch.nn.functional.one_hot((tokens * 7 + 3) % 250, 258).float() * 9
-
-    def head(self, features: Tensor) -> Tensor:
-        return features.clone()
-
-
-class Bytes(Tokenizer):
-    def encode(self, text: str) -> list[int]:
-        return list(text.encode())
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return bytes(i % 256 for i in ids).decode(errors="replace")
-
-    def chat(self, user: str, prefill: str = "") -> list[int]:
-        return self.encode(user + prefill)
-
-
-def test_the_required_members_are_a_model_that_can_be_sent_to_a_worker() -> None:
-    there = pickle.loads(pickle.dumps(Model("mine", Repeats(), Bytes(), frozenset())))
-    turns = [Turn("system", "Short."), Turn("user", "Why?")]
-    assert there.tokenizer.decode(there.tokenizer.converse(turns)) == "Short.\n\nWhy?"
-    result = s3dlm.generate(there, "Hello", method="s3", gen_length=16, steps=8, block_length=16)
-    assert result.nfe > 0
+from s3dlm.models.base import Denoiser, Model, Wrapper
+from tests.fakes import ByteTokenizer, fake_model
 
 
 def test_what_is_no_denoiser_or_tokenizer_is_refused() -> None:
+    denoiser = fake_model().denoiser
     with pytest.raises(
         ModelError, match=r"object cannot be the denoiser .* subclass of .*Denoiser"
     ):
-        Model("mine", object(), Bytes(), frozenset())  # type: ignore[arg-type]
+        Model("mine", object(), ByteTokenizer(), frozenset())  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="int cannot be the tokenizer"):
-        Model("mine", Repeats(), 5, frozenset())  # type: ignore[arg-type]
+        Model("mine", denoiser, 5, frozenset())  # type: ignore[arg-type]
 
 
 def test_a_wrapper_is_like_what_it_wraps() -> None:

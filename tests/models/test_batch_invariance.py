@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from s3dlm.models.transformer import Transformer, TransformerConfig
+from tests.models.networks import SHAPES, random_network
 from tools.networks import initialise
 
 SMALL = TransformerConfig(
@@ -29,10 +30,10 @@ GROUPED = TransformerConfig(
 )  # fmt: skip
 
 
-@pytest.fixture
-def two_threads() -> Iterator[None]:
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(request.param)
     yield
     torch.set_num_threads(before)
 
@@ -53,44 +54,19 @@ def padded(model: Transformer, tokens: torch.Tensor, total: int) -> torch.Tensor
     return model.encode(F.pad(tokens, (0, total - length), value=9), keys)[:, :length]
 
 
+@pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("config", [SMALL, GROUPED], ids=["plain", "grouped"])
-@pytest.mark.parametrize("length", [1, 33, 64, 190])
+@pytest.mark.parametrize("length", [1, 33, 61, 190])
 def test_neither_the_batch_nor_padding_changes_a_bit(
     config: TransformerConfig, length: int
 ) -> None:
-    check(network(config), some_tokens(32, length), [1, 2, 3, 8])
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_nor_do_they_with_two_threads() -> None:
-    check(network(SMALL), some_tokens(32, 61), [1, 3])
-
-
-def check(model: Transformer, tokens: torch.Tensor, companies: list[int]) -> None:
-    together, length = model.encode(tokens), tokens.shape[1]
-    for rows in companies:
+    model, tokens = network(config), some_tokens(32, length)
+    together = model.encode(tokens)
+    for rows in (1, 2, 3, 8):
         assert torch.equal(model.encode(tokens[:rows]), together[:rows])
         assert torch.equal(model.encode(tokens[-rows:]), together[-rows:])
     for total in (length, length + 1, -(-length // 32) * 32, 384):
         assert torch.equal(padded(model, tokens[:3], total), together[:3])
-
-
-def test_rows_of_other_lengths_change_no_bit() -> None:
-    model = network(SMALL)
-    alone = [model.encode(some_tokens(1, length))[0] for length in (5, 40, 77, 128, 250)]
-    tokens = torch.full((5, 250), 9)
-    for i, row in enumerate(alone):
-        tokens[i, : len(row)] = some_tokens(1, len(row))[0]
-    lengths = torch.tensor([len(row) for row in alone])
-    together = model.encode(tokens, torch.arange(250) < lengths[:, None])
-    for row, features in zip(alone, together, strict=True):
-        assert torch.equal(row, features[: len(row)])
-
-
-def test_long_rows_do_not_depend_on_their_company() -> None:
-    model, tokens = network(SMALL), some_tokens(4, 500)
-    together = model.encode(tokens)
-    assert torch.equal(model.encode(tokens[:1]), together[:1])
 
 
 @torch.inference_mode()
@@ -131,3 +107,12 @@ def test_what_inference_keeps_does_not_poison_training() -> None:
         losses.append(loss.item())
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert losses[-1] < losses[0] - 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_alone_is_wanted_has_the_bits_that_it_has_among_all(shape: str) -> None:
+    model = random_network(**SHAPES[shape])
+    tokens, wanted = some_tokens(3, 48) % 250, torch.tensor([5, 47, 50, 51, 140])
+    keys = torch.arange(48).expand(3, -1) < torch.tensor([[48], [48], [47]])
+    whole, some = model.encode(tokens, keys), model.encode_some(tokens, keys, wanted)
+    assert torch.equal(some.flatten(0, 1)[wanted], whole.flatten(0, 1)[wanted])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from s3dlm.models.base import Model
 from s3dlm.models.folder import KNOWN
 from s3dlm.models.registry import load
 from s3dlm.models.transformer import Transformer
-from tests.models.checkpoints import LLADA2, LLADA_MOE, edit_json, moe_tensors, write_folder
+from tests.models.checkpoints import edit_json, write_folder
 from tests.models.references import CASES, YARN, expected, folder_of, loaded, stored
 from tools.networks import export
 
@@ -53,31 +52,6 @@ def test_logits_are_those_of_the_reference_and_tensors_those_of_the_file(case: s
     given, ours = stored(case), export(model.denoiser, family.names)
     assert given.keys() == ours.keys()
     assert all(torch.equal(given[name], ours[name]) for name in given)
-
-
-MOE_CASES: dict[str, dict[str, Any]] = {
-    "llada_moe": LLADA_MOE,
-    "llada_moe, shared": LLADA_MOE | {"shared_expert_intermediate_size": 40},
-    "llada2": LLADA2 | {"block_size": 8},
-    "llada2, two shared experts": LLADA2
-    | {"num_shared_experts": 2, "n_group": 2, "topk_group": 1, "block_size": 4},
-}
-
-
-@pytest.mark.parametrize("case", MOE_CASES)
-def test_mixtures_of_experts_give_the_values_of_their_authors_network(
-    case: str, tmp_path: Path
-) -> None:
-    """expected_moe.json holds every 25th logit of some positions, made with the authors' code."""
-    config = MOE_CASES[case]
-    model = load(str(write_folder(tmp_path / "model", config, moe_tensors(config), shards=2)))
-    values = json.loads((Path(__file__).parent / "expected_moe.json").read_text())[case]
-    rows = [one["row"] for one in values]
-    for one, batched in zip(values, found(model, rows), strict=True):
-        (alone,) = found(model, [one["row"]])
-        theirs = torch.tensor(one["logits"])
-        assert (alone[one["places"], ::25] - theirs).abs().max() <= NEAR
-        assert (batched[one["places"], ::25] - theirs).abs().max() <= NEAR
 
 
 def test_mmada_never_predicts_an_image_token(tmp_path: Path) -> None:
@@ -152,12 +126,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("a2d-llama", {"hidden_act": "gelu"}, "hidden_act='gelu'"),
     ("a2d-llama", {"attention_bias": True}, "attention_bias=True"),
     ("a2d-llama", {"use_sliding_window": True}, "use_sliding_window=True"),
-    ("a2d-llama", {"num_hidden_layers": 10**9}, "layers=1000000000 must be a whole number"),
+    ("a2d-llama", {"num_hidden_layers": 10**9}, "layers=1000000000 is not allowed: .* equal to 512"),
     ("a2d-llama", {"num_hidden_layers": 400}, "describes about 3600 tensors"),
-    ("a2d-llama", {"vocab_size": -1}, "vocabulary=-1 must be"),
+    ("a2d-llama", {"vocab_size": -1}, "vocabulary=-1 is not allowed"),
     ("a2d-llama", {"hidden_size": "32"}, "needs a whole number 'hidden_size'"),
     ("a2d-llama", {"num_hidden_layers": True}, "needs a whole number 'num_hidden_layers'"),
-    ("a2d-llama", {"num_attention_heads": 0}, "heads=0 must be"),
+    ("a2d-llama", {"num_attention_heads": 0}, "heads=0 is not allowed"),
     ("a2d-llama", {"mask_token_id": "x"}, "needs a whole number 'mask_token_id'"),
     ("a2d-llama", {"mask_token_id": 1.5}, "needs a whole number 'mask_token_id'"),
     ("a2d-llama", {"eos_token_id": ["x"]}, "eos_token_id="),
@@ -173,7 +147,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("llada", {"mlp_hidden_size": 47}, r"6 wrongly shaped: .*ff_proj.weight is \[48, 32\], must be \[47, 32\]"),
     ("nemotron", {"sliding_window": 4096}, "sliding_window=4096"),
     ("nemotron", {"rope_parameters": YARN | {"rope_type": "longrope"}}, "of type 'longrope'"),
-    ("nemotron", {"rope_parameters": YARN | {"factor": 0.5}}, "needs a factor of 1 or more"),
+    ("nemotron", {"rope_parameters": YARN | {"factor": 0.5}}, "factor=0.5 is not allowed"),
     ("nemotron", {"rope_parameters": YARN | {"factor": None}}, "needs a number 'factor'"),
     ("nemotron", {"rope_parameters": YARN | {"rope_theta": 1}}, "must be above 1 with YaRN"),
 ]  # fmt: skip

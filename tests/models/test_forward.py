@@ -49,7 +49,9 @@ def rows(canvas: list[list[int]], prompt: list[int], draws: int = 4, **changes: 
         "label": "step 1 of 1, prompt 'x'",
         **changes,
     }
-    uniforms = np.random.default_rng(0).random((len(tokens), options["stop"], draws))  # type: ignore[arg-type]
+    for name in ("start", "stop"):
+        options[name] = np.broadcast_to(options[name], len(tokens))  # type: ignore[call-overload]
+    uniforms = np.random.default_rng(0).random((len(tokens), options["stop"].max(), draws))  # type: ignore[attr-defined]
     return Rows(np.array(prompt), tokens, tokens == MASK, uniforms=uniforms, **options)  # type: ignore[arg-type]
 
 
@@ -113,23 +115,6 @@ def test_the_rows_of_a_request_may_be_run_in_several_calls() -> None:
     joined = Prediction.join(parts)
     for name in ("top", "top_logp", "draws", "draws_logp", "margin", "entropy", "asked_logp"):
         np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
-
-
-def test_rows_of_several_temperatures_in_one_batch_keep_their_own() -> None:
-    """Rows of one length, so that they share a batch: none is sampled at a neighbour's temperature."""
-    requests = [
-        rows([[MASK] * 6] * 4, [1, 2], draws=16, temperature=temperature)
-        for temperature in (0.2, 1.0, 5.0, 0.2)
-    ]
-    together = Forward(Table(40))(requests)
-    draws = [found.draws for found in together]
-    assert not np.array_equal(draws[0], draws[1])
-    assert not np.array_equal(draws[1], draws[2])
-    np.testing.assert_array_equal(draws[0], draws[3])
-    for request, found in zip(requests, together, strict=True):
-        (alone,) = Forward(Table(40))([request])
-        np.testing.assert_array_equal(found.draws, alone.draws)
-        np.testing.assert_array_equal(found.draws_logp, alone.draws_logp)
 
 
 @pytest.mark.parametrize("vocabulary", [7, 4 * GROUP, 8 * GROUP + 3, 16 * GROUP])
@@ -213,5 +198,5 @@ def test_a_row_alone_is_summed_as_in_company_whatever_the_threads() -> None:
 
 @pytest.mark.parametrize("dual", [None, 0])
 def test_what_an_approximate_pass_says_is_not_remembered(dual: int | None) -> None:
-    (found,) = Forward(random_network(dual=dual))([make_rows(20, keep=True)])
+    (found,) = Forward(random_network(dual=dual))([make_rows(20, kept=[None] * 3)])
     assert (found.kept[0] is None) == (dual is not None)

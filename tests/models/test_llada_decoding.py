@@ -81,34 +81,25 @@ def llada_generate(
 def test_the_greedy_baseline_is_lladas_loop_token_for_token(
     policy: str, block_length: int, steps: int
 ) -> None:
-    denoiser = network()
-    model = Model("random", denoiser, ByteTokenizer(), frozenset())
-    settings = Settings(
-        method="baseline", temperature=0, gen_length=LENGTH, steps=steps, block_length=block_length, policy=policy
-    )  # fmt: skip
-    rng = random_stream(settings.decoding.seed, "why?")
+    denoiser, rng = network(), random_stream(0, "why?")
 
     def drawn(step: int) -> np.ndarray:
         rng.random((1, block_length, 1))  # the search draws a uniform for every sample first
         return rng.random((1, block_length))[0]
 
+    how = {"steps": steps, "block_length": block_length}
+    chance = drawn if policy == "random" else None
     expected = llada_generate(
-        denoiser,
-        model.tokenizer.chat("why?"),
-        steps,
-        block_length,
-        drawn if policy == "random" else None,
+        denoiser, ByteTokenizer().chat("why?"), **how, random_confidence=chance
     )
-    *steps_seen, _ = events_of(model, "why?", settings=settings, sample_id="why?")
-    assert steps_seen[-1].tokens[0].tolist() == expected
+    assert decoded(denoiser, set(), policy=policy, **how)[0] == expected
 
 
 def decoded(denoiser: Transformer, ends: set[int], **options: Any) -> tuple[list[int], Result]:
     model = Model("random", denoiser, ByteTokenizer(), frozenset(ends))
-    settings = Settings(
-        "baseline", temperature=0, gen_length=LENGTH, steps=12, block_length=8, **options
-    )
-    *steps_seen, result = events_of(model, "why?", settings=settings)
+    usual = {"gen_length": LENGTH, "steps": 12, "block_length": 8}
+    settings = Settings("baseline", temperature=0, **usual | options)
+    *steps_seen, result = events_of(model, "why?", settings=settings, sample_id="why?")
     tokens: list[int] = steps_seen[-1].tokens[0].tolist()
     return tokens, result
 

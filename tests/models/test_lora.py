@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import load_file, save_file
 
 import s3dlm
 from s3dlm.errors import ModelError
@@ -65,73 +66,66 @@ def test_an_adapter_is_added_to_the_weights(
 
 
 WEIGHTS, STATED = "adapter_model.safetensors", "adapter_config.json"
-REFUSED: dict[str, tuple[str, bytes | None, str]] = {  # a file, its new contents, what is said
-    "no weights": (WEIGHTS, None, "pickles are not opened"),
-    "no config": (STATED, None, "no adapter_config.json"),
-    "no scale": (STATED, b'{"r": 4}', "no lora_alpha"),
-    "DoRA": (STATED, b'{"use_dora": true}', "use_dora"),
-    "no safetensors": (WEIGHTS, b"x", "not a readable"),
-    "half a pair": (WEIGHTS, save({"a.lora_A.weight": torch.ones(2, 3)}), "no two factors"),
-    "another model's": (
-        WEIGHTS, save({"score.weight": torch.ones(2, 3)}),
-        "does not fit the model: 1 of its 1 weights.*score.weight'; it was made for 'tiny'",
-    ),
-    "a huge scale": (STATED, b'{"lora_alpha": 1%s}' % (b"0" * 400), "lora_alpha"),
-    "more digits than are read": (STATED, b'{"lora_alpha": 1%s}' % (b"0" * 5000), "cannot be read as JSON"),
-    "another kind": (STATED, b'{"lora_alpha": 8, "peft_type": "IA3"}', "IA3"),
+Q = f"base_model.model.{BLOCK}.q_proj"
+A, B = f"{Q}.lora_A.weight", f"{Q}.lora_B.weight"
+Change = Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
+REFUSED: dict[str, tuple[bytes | Change | None, str]] = {  # STATED's new contents or tensors, what is said
+    "no config": (None, "no adapter_config.json"),
+    "no scale": (b'{"r": 4}', "no lora_alpha"),
+    "DoRA": (b'{"use_dora": true}', "use_dora"),
+    "a huge scale": (b'{"lora_alpha": 1%s}' % (b"0" * 400), "lora_alpha"),
+    "more digits than are read": (b'{"lora_alpha": 1%s}' % (b"0" * 5000), "cannot be read as JSON"),
+    "another kind": (b'{"lora_alpha": 8, "peft_type": "IA3"}', "IA3"),
     **{
-        f"scale {alpha.decode()}": (STATED, b'{"lora_alpha": %s}' % alpha, "lora_alpha")
+        f"scale {alpha.decode()}": (b'{"lora_alpha": %s}' % alpha, "lora_alpha")
         for alpha in (b"NaN", b"Infinity", b"1e400", b"true", b'"8"', b"0", b"-8", b"null")
     },
+    "half a pair": (lambda t: {"a.lora_A.weight": torch.ones(2, 3)}, "no two factors"),
+    "another model's": (
+        lambda t: {"score.weight": torch.ones(2, 3)},
+        "does not fit the model: 1 of its 1 weights.*score.weight'; it was made for 'tiny'",
+    ),
+    "no tensors": (lambda t: {}, "has no weights"),
+    "zeros": (lambda t: {n: x * 0 for n, x in t.items()}, "changes nothing"),
+    "integers": (lambda t: {n: x.long() for n, x in t.items()}, "no finite numbers"),
+    "booleans": (lambda t: {n: x > 0 for n, x in t.items()}, "no finite numbers"),
+    "complex": (lambda t: {n: x.to(torch.complex64) for n, x in t.items()}, "no finite numbers"),
+    "NaN": (lambda t: {**t, A: t[A] * float("nan")}, "no finite numbers"),
+    "infinity": (lambda t: {**t, A: t[A] * float("inf")}, "no finite numbers"),
+    "an infinite product": (lambda t: {**t, A: t[A] * 1e30, B: t[B] * 1e30}, "not finite any more"),
+    "rank 0": (lambda t: {**t, A: t[A][:0], B: t[B][:, :0]}, "no finite numbers"),
+    "a scalar A": (lambda t: {**t, A: torch.tensor(1.0)}, "no two factors"),
+    "a scalar B": (lambda t: {**t, B: torch.tensor(1.0)}, "no two factors"),
+    "vectors": (lambda t: {**t, A: torch.ones(4), B: torch.ones(4)}, "no two factors"),
+    "cubes": (lambda t: {**t, A: torch.ones(4, 2, 2), B: torch.ones(3, 3, 4)}, "no two factors"),
+    "twice": (lambda t: {**t, A.removeprefix("base_model.model."): t[A] + 1}, "two weights of one name"),
+    "whole, too": (lambda t: {**t, f"{Q}.weight": torch.ones(len(t[B]), t[A].shape[1])}, "nothing else"),
+    "a name that is no name": (lambda t: {"\x1b[31m\nX.weight": torch.ones(1)}, "does not fit"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_an_adapter_that_cannot_be_merged_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
-    made, (name, contents, message) = adapter(tmp_path / "adapter"), REFUSED[case]
-    (made / name).unlink()
-    if contents is not None:
-        (made / name).write_bytes(contents)
+    made, (change, message) = adapter(tmp_path / "adapter"), REFUSED[case]
+    if callable(change):
+        tensors = change(load_file(made / WEIGHTS))
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, made / WEIGHTS)
+    elif change is None:
+        (made / STATED).unlink()
+    else:
+        (made / STATED).write_bytes(change)
     with pytest.raises(ModelError, match=message) as told:
-        s3dlm.load("tiny", adapter=str(made))
-    assert "\n" not in str(told.value)
-
-
-Q = f"base_model.model.{BLOCK}.q_proj"
-A, B = f"{Q}.lora_A.weight", f"{Q}.lora_B.weight"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(lambda t: {}, id="no tensors"),
-        pytest.param(lambda t: {n: x * 0 for n, x in t.items()}, id="zeros"),
-        pytest.param(lambda t: {n: x.long() for n, x in t.items()}, id="integers"),
-        pytest.param(lambda t: {n: x > 0 for n, x in t.items()}, id="booleans"),
-        pytest.param(lambda t: {n: x.to(torch.complex64) for n, x in t.items()}, id="complex"),
-        pytest.param(lambda t: {**t, A: t[A] * float("nan")}, id="NaN"),
-        pytest.param(lambda t: {**t, A: t[A] * float("inf")}, id="infinity"),
-        pytest.param(lambda t: {**t, A: t[A] * 1e30, B: t[B] * 1e30}, id="an infinite product"),
-        pytest.param(lambda t: {**t, A: t[A][:0], B: t[B][:, :0]}, id="rank 0"),
-        pytest.param(lambda t: {**t, A: torch.tensor(1.0)}, id="a scalar A"),
-        pytest.param(lambda t: {**t, B: torch.tensor(1.0)}, id="a scalar B"),
-        pytest.param(lambda t: {**t, A: torch.ones(4), B: torch.ones(4)}, id="vectors"),
-        pytest.param(lambda t: {**t, A: torch.ones(4, 2, 2), B: torch.ones(3, 3, 4)}, id="cubes"),
-        pytest.param(lambda t: {**t, A.removeprefix("base_model.model."): t[A] + 1}, id="twice"),
-        pytest.param(lambda t: {**t, f"{Q}.weight": torch.ones(len(t[B]), t[A].shape[1])}, id="whole, too"),
-        pytest.param(lambda t: {"\x1b[31m\nX.weight": torch.ones(1)}, id="a name that is no name"),
-    ],
-)  # fmt: skip
-def test_hostile_and_useless_weights_are_one_line(tmp_path: Path, change: object) -> None:
-    made = adapter(tmp_path / "adapter")
-    tensors = change(load_file(made / "adapter_model.safetensors"))  # type: ignore[operator]
-    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    save_file(whole, made / "adapter_model.safetensors")
-    with pytest.raises(ModelError) as told:
         s3dlm.load("tiny", adapter=str(made))
     assert str(told.value).isprintable()
 
 
-def test_an_adapter_that_is_nowhere() -> None:
+def test_weights_that_are_not_there_or_no_safetensors(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="adapter='nowhere' is neither a folder nor a hub id"):
         s3dlm.load("tiny", adapter="nowhere")
+    weights = adapter(tmp_path / "adapter") / WEIGHTS
+    for content, said in ((b"x", "not a readable"), (None, "pickles are not opened")):
+        weights.unlink()
+        if content is not None:
+            weights.write_bytes(content)
+        with pytest.raises(ModelError, match=said):
+            s3dlm.load("tiny", adapter=str(weights.parent))

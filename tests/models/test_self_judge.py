@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import s3dlm
-from s3dlm.engine import Batcher, Job
 from s3dlm.errors import PromptError, SettingsError
 from s3dlm.models.base import Model
 from s3dlm.models.self_judge import LONGEST_SHOWN, SelfJudge
@@ -90,16 +89,9 @@ def test_it_is_asked_in_the_same_passes_as_the_searches() -> None:
         model = opinionated()
         alone.append(s3dlm.generate(model, question, task="countdown", settings=given))
         calls = max(calls, model.denoiser.calls)  # type: ignore[attr-defined]
-    batcher, results = Batcher(model := opinionated()), {}
-    for question in questions:
-        batcher.add(Job(question, "countdown", given))
-    steps = 0
-    while batcher.running:
-        steps += 1
-        results |= {k: event for k, event in batcher.step() if isinstance(event, s3dlm.Result)}
-    assert [results[key].text for key in range(8)] == [one.text for one in alone]
-    assert [results[key].nfe for key in range(8)] == [one.nfe for one in alone]
-    assert steps <= calls
+    model = opinionated()
+    together = s3dlm.generate_batch(model, questions, task="countdown", settings=given)
+    assert [(one.text, one.nfe) for one in together] == [(one.text, one.nfe) for one in alone]
     assert model.denoiser.calls <= 2 * calls  # type: ignore[attr-defined]  # judging rows are longer
 
 

@@ -44,7 +44,8 @@ def test_ids_texts_and_conversations_of_tiny_are_those_of_transformers() -> None
 
 @pytest.mark.parametrize(
     "template",
-    ["{{ messages.__class__.mro() }}", "{{ ''['__cl' + 'ass__'].mro() }}", "{{ dict.__globals__.x }}", "{{ messages.append(1) }}"],
+    ["{{ messages.__class__.mro() }}", "{{ ''['__cl' + 'ass__'].mro() }}", "{{ dict.__globals__.x }}", "{{ messages.append(1) }}",
+     "{{ raise_exception('System role not supported') }}"],
 )  # fmt: skip
 def test_templates_do_not_reach_python(template: str, tmp_path: Path) -> None:
     write_tokenizer(tmp_path, template)

@@ -55,10 +55,3 @@ def test_a_vote_ends_when_it_is_decided_and_not_before(seed: int) -> None:
     assert (ahead(first, second) >= 0.95) == (result.stopped == "agreed")
     assert result.stopped == "agreed" or len(result.survivors) == 12
     assert result.nfe <= result.settings.most_nfe
-
-
-@pytest.mark.parametrize("budget", [2, 40, 150])
-def test_it_votes_within_a_budget(budget: int) -> None:
-    result = run(budget=budget)
-    assert result.nfe <= budget
-    assert result.stopped in ("agreed", "budget")

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 import s3dlm
-from s3dlm.errors import ModelError, PromptError, SettingsError, VerifierError
-from s3dlm.job import Job, prepare
-from s3dlm.models.base import Turn
+from s3dlm.errors import ModelError, VerifierError
+from s3dlm.job import Job
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score, Verifier
@@ -34,13 +33,6 @@ def test_broken_logits_name_step_and_prompt(value: float) -> None:
     model = dataclasses.replace(fake_model(), denoiser=Broken(["hello"]))
     with pytest.raises(ModelError, match=r"NaN or infinite logits at step 4 of 8, prompt 'why\?'"):
         s3dlm.generate(model, "why?", settings=SMALL)
-
-
-def test_a_prompt_longer_than_the_context() -> None:
-    with pytest.raises(
-        PromptError, match=r"the prompt has 601 tokens .* at most 512 .* 496 tokens"
-    ):
-        s3dlm.generate(fake_model(), "x" * 600, settings=SMALL)
 
 
 class Failing(Verifier):
@@ -101,16 +93,3 @@ def test_a_verifier_that_fails_ends_its_own_search_and_says_where(
     assert isinstance(ended[1], VerifierError)
     place = r"(step \d of 8|the first look-ahead), prompt 'bad'; the text was "
     assert re.search(words.replace("PLACE", place), str(ended[1]))
-
-
-def test_one_string_is_not_a_list_of_prompts() -> None:
-    with pytest.raises(SettingsError, match="list of prompts"):
-        s3dlm.generate_batch(fake_model(), "why?", settings=SMALL)
-
-
-def test_half_a_character_in_an_earlier_turn_is_refused_and_in_a_sample_id_is_not() -> None:
-    model = fake_model()
-    half = Job("q", earlier=(Turn("user", "\ud800"),))
-    with pytest.raises(PromptError, match="half of a character"):
-        prepare(model, half)
-    assert s3dlm.generate(model, "q", sample_id="\ud800", gen_length=8, steps=2, block_length=8)

@@ -9,9 +9,8 @@ import pytest
 
 from s3dlm.job import Job, prepare
 from s3dlm.models.base import Defaults
-from s3dlm.search.particles import Canvas
 from s3dlm.settings import Settings
-from tests.fakes import MASK, fake_model, search
+from tests.fakes import fake_model, search
 
 
 @pytest.mark.parametrize(
@@ -71,17 +70,3 @@ def test_a_canvas_that_is_empty_again_fills_as_it_did_at_first(block: int, decod
     for one, two in zip(first, second, strict=False):  # all that follows a finished text is equal
         assert (one == two).all()
     assert (first[-1] == second[-1]).all()
-
-
-@pytest.mark.parametrize("steps", [7, 24])
-def test_what_is_hidden_again_goes_on_where_the_schedule_had_as_much_left(steps: int) -> None:
-    settings = Settings("baseline", gen_length=24, block_length=12, steps=steps)
-    process = prepare(fake_model(), Job("q", settings=settings)).process
-    full = Canvas(np.full((2, 24), ord("a")), np.zeros((2, 24)))
-    where = np.zeros((2, 24), dtype=np.bool_)
-    where[0, [1, 3, 5, 13, 20]] = True
-    where[1, 12:] = True
-    again, canvas = process.remask(full, where, np.random.default_rng(0))
-    assert again.blocks == process.blocks
-    assert ((canvas.tokens == MASK) == where).all()
-    assert again.steps == (3 if steps == 7 else 12)  # three of four per step, or one by one

@@ -8,28 +8,13 @@ import pytest
 import s3dlm
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
-from s3dlm.verifier import Score, Verifier
-from tests.fakes import MASK, search
+from tests.fakes import MASK, Judge, search
 
 SMALL = {"gen_length": 64, "steps": 16, "block_length": 64, "temperature": 1.5}
 
 
-class Notes(Verifier):
-    """Scores a text by a hash of it and remembers what it was shown."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, float] = {}
-
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        self.seen[text] = (sum(text.encode()) % 97) / 97
-        return Score(self.seen[text])
-
-
-class Same(Verifier):
-    """Likes all texts alike."""
-
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return Score(0.5)
+def by_hash() -> Judge:
+    return Judge(lambda text: sum(text.encode()) % 97 / 97)
 
 
 def run(verifier: object, **options: object) -> tuple[list[Step], s3dlm.Result]:
@@ -37,7 +22,7 @@ def run(verifier: object, **options: object) -> tuple[list[Step], s3dlm.Result]:
 
 
 def test_more_texts_are_scored_and_no_more_forward_passes_are_made() -> None:
-    one, many = Notes(), Notes()
+    one, many = by_hash(), by_hash()
     steps, _ = run(one, look_aheads=1, rounds=0)
     more, _ = run(many, look_aheads=8, rounds=0)
     assert len(many.seen) > 2 * len(one.seen)
@@ -46,7 +31,7 @@ def test_more_texts_are_scored_and_no_more_forward_passes_are_made() -> None:
 
 
 def test_what_is_known_stands_in_every_look_ahead_and_the_best_counts() -> None:
-    notes = Notes()
+    notes = by_hash()
     steps, result = run(notes, look_aheads=8, rounds=0)
     for step in steps:
         known = step.tokens != MASK
@@ -57,8 +42,8 @@ def test_what_is_known_stands_in_every_look_ahead_and_the_best_counts() -> None:
 
 
 def test_of_equal_ones_the_likeliest_counts() -> None:
-    steps, _ = run(Same(), look_aheads=8, rounds=0)
-    plain, _ = run(Same(), look_aheads=1, rounds=0)
+    steps, _ = run(Judge(), look_aheads=8, rounds=0)
+    plain, _ = run(Judge(), look_aheads=1, rounds=0)
     assert np.array_equal(steps[0].clean[0], plain[0].clean[0])
 
 
@@ -66,7 +51,7 @@ def test_the_greedy_answer_of_a_budget_is_still_greedy() -> None:
     """With look-aheads it draws texts to look at, and reveals what it would reveal without."""
 
     def first_round(look_aheads: int) -> list[Step]:
-        steps, _ = run(Same(), look_aheads=look_aheads, budget=60, rounds=1)
+        steps, _ = run(Judge(), look_aheads=look_aheads, budget=60, rounds=1)
         return [step for step in steps if step.round == 0]
 
     one, many = first_round(1), first_round(8)

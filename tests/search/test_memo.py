@@ -13,8 +13,7 @@ from s3dlm.search.methods import METHODS
 from s3dlm.search.rounds import MOST_IDLE
 from s3dlm.search.step import Memo
 from s3dlm.settings import Settings
-from s3dlm.verifier import Score, Verifier
-from tests.fakes import QUESTION, assert_same_search, events_of, fake_model, search, small
+from tests.fakes import Judge, assert_same_search, events_of, fake_model, search, small
 
 FEW = {"gen_length": 32, "steps": 8, "block_length": 16, "temperature": 0.6, "particles": 2}
 ROUNDS: dict[str, Any] = {"rounds": 3, "remask": "random", "remask_fraction": 0.2}
@@ -51,9 +50,8 @@ def test_what_comes_back_is_not_paid_for_and_nothing_else_changes(
 
 def test_a_search_in_which_nothing_comes_back_keeps_nothing() -> None:
     def capacity(method: str, **values: Any) -> int:
-        return prepare(
-            fake_model(), Job("q", settings=Settings(method, **values))
-        ).run.memo.capacity
+        job = Job("q", settings=Settings(method, **values))
+        return prepare(fake_model(), job).run.memo.capacity
 
     assert capacity("s3") == capacity("baseline") == capacity("s3", budget=64, memo=0) == 0
     assert capacity("s3", reveal="threshold") == capacity("s3", budget=64) == 128 << 20
@@ -78,42 +76,12 @@ def test_the_memory_is_bounded_and_what_was_used_last_stays() -> None:
     assert memo.recall([keys[7]]) == [None]
 
 
-def test_a_search_that_outgrows_its_memo_is_the_same() -> None:
-    """Its features are small, so the bound is set to a few of them."""
-    settings = small("revise", {**FEW, "rounds": 6, "restart_fraction": 1.0})
-    results = []
-    for capacity in (0, 150_000, 1 << 27):
-        model = fake_model(noise=1.0)
-        running = prepare(model, Job(QUESTION, "countdown", settings))
-        memo = running.run.memo
-        memo.capacity = capacity
-        batcher = s3dlm.engine.Batcher(model)
-        batcher.start(running)
-        while batcher.running:
-            for _, event in batcher.step():
-                if isinstance(event, s3dlm.Result):
-                    results.append(event)
-            assert memo.held <= capacity
-    assert_same_search(results[0], results[1])
-    assert_same_search(results[1], results[2])
-    assert results[0].nfe > results[1].nfe > results[2].nfe
-
-
 @pytest.mark.parametrize("method", ["verified_best_of_k", "adaptive_vote"])
 def test_a_search_that_meets_nothing_new_ends_before_its_budget(method: str) -> None:
     """Of a sharp model all texts are equal; a budget of any size is no reason to go on for ever."""
-
-    class Unhappy(Verifier):
-        satisfied_at = 1.0
-
-        def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-            return Score(0.1)
-
     usual = {"decided_at": 0.9999, "gen_length": 16, "steps": 4, "temperature": 0.01}
     settings = small(method, usual, budget=10**9)
-    *steps, result = events_of(
-        fake_model(noise=0.0, push=20.0), "?", settings=settings, verifier=Unhappy()
-    )
-    assert isinstance(result, s3dlm.Result)
+    model, unhappy = fake_model(noise=0.0, push=20.0), Judge(0.1, satisfied_at=1.0)
+    *steps, result = events_of(model, "?", settings=settings, verifier=unhappy)
     assert result.nfe < 20
     assert len({step.round for step in steps}) <= MOST_IDLE + 2  # type: ignore[union-attr]

@@ -23,7 +23,6 @@ from tests.fakes import (
     ADAPTIVE,
     MASK,
     QUESTION,
-    SMALL,
     FakeDenoiser,
     events_of,
     fake_model,
@@ -39,20 +38,25 @@ PACES = [
     for pace in ({}, ADAPTIVE)
     if not pace or has(METHODS.find(method), "reveal")
 ]
+# Other ways to make children, which descend from the particles that they name, too.
+WAYS = [("s3", {"child_sampling": "filled"}), ("mend", {"screen": 8, "verifier": "checker"})]
 
 
-@pytest.mark.parametrize(("method", "pace"), PACES)
-def test_every_method_keeps_the_contract(method: str, pace: dict[str, Any]) -> None:
-    settings = small(method, **pace)
+@pytest.mark.parametrize(("method", "options"), [*PACES, *WAYS])
+def test_every_method_keeps_the_contract(method: str, options: dict[str, Any]) -> None:
+    settings = small(method, **options)
     steps, result = search(settings, fake_model(push=7.0, noise=4.0))
     assert result.nfe <= result.nfe_logical <= settings.most_nfe
-    previous, length = 10**6, settings.decoding.gen_length
+    found, length = settings.search, settings.decoding.gen_length
+    before = np.full((100, length), MASK)
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         assert step.index < step.total
         assert step.tokens.shape == step.clean.shape == (len(step.parent), length)
-        assert step.parent.max() < previous
+        assert step.parent.max() < len(before)
         assert step.survivor.max() < len(step.tokens)
-        previous = step.survivor.size
+        parents = before[step.parent]
+        assert not found.final or (step.tokens == parents)[parents != MASK].all()
+        before = step.tokens[step.survivor]
         assert step.weight.sum() == pytest.approx(1)
         assert 1 - 1e-9 <= step.ess <= len(step.tokens) + 1e-9
         assert math.isfinite(step.log_normaliser)
@@ -60,7 +64,6 @@ def test_every_method_keeps_the_contract(method: str, pace: dict[str, Any]) -> N
             assert not (step.tokens[step.survivor] == MASK).any()
         elif following.index:
             assert following.index == step.index + 1
-    found = settings.search
     if found.selection != "temporal":  # it may choose a text that was only looked at
         assert fake_model().tokenizer.decode(result.token_ids) == result.text
         assert all(-50 < value <= 0 for value in result.token_logprobs)
@@ -139,15 +142,12 @@ def test_same_seed_same_result_and_another_seed_another(method: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "pace"), PACES)
-def test_batched_is_unbatched(method: str, pace: dict[str, Any]) -> None:
+def test_batched_is_unbatched_and_watched_is_unwatched(method: str, pace: dict[str, Any]) -> None:
     settings = small(method, **pace)
     batched = s3dlm.generate_batch(
         fake_model(), QUESTIONS, task="countdown", settings=settings, max_rows=1000
     )
-    alone = [
-        s3dlm.generate(fake_model(), question, task="countdown", settings=settings)
-        for question in QUESTIONS
-    ]
+    alone = [search(settings, question=question)[1] for question in QUESTIONS]
     assert [plain(one) for one in batched] == [plain(one) for one in alone]
 
 
@@ -155,16 +155,6 @@ def test_batched_prompts_share_forward_passes() -> None:
     model, settings = fake_model(), small("s3")
     s3dlm.generate_batch(model, QUESTIONS, task="countdown", settings=settings, max_rows=1000)
     assert model.denoiser.calls <= 16 + 1  # type: ignore[attr-defined]
-
-
-def test_watched_is_unwatched(tmp_path: object) -> None:
-    settings, model = small("s3"), fake_model()
-    _, quiet = search(settings)
-    events = events_of(model, QUESTION, task="countdown", settings=settings)
-    *_, watched = s3dlm.write_trace(
-        f"{tmp_path}/run.jsonl", model, events, question=QUESTION, settings=settings
-    )
-    assert plain(watched) == plain(quiet)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +173,27 @@ def test_a_step_resamples_where_it_branches_and_below_its_threshold(
     steps, result = search(small("s3", **options))
     assert len(result.survivors) == 4
     assert [step.index for step in steps if step.resampled] == list(resampled)
+
+
+def steps_of(sampling: str, **options: Any) -> list[s3dlm.Step]:
+    return search(small("s3", child_sampling=sampling, **options))[0]
+
+
+def test_filled_children_never_repeat_each_other_while_they_are_open() -> None:
+    for step in steps_of("filled"):
+        open_ = step.tokens[(step.tokens == MASK).any(axis=1)]
+        assert len({row.tobytes() for row in open_}) == len(open_) == step.nfe
+
+
+def test_filled_uses_more_of_the_budget_than_distinct_and_distinct_more_than_none() -> None:
+    """At a low temperature most parents have nothing new to offer."""
+    nfe = {
+        sampling: sum(
+            step.nfe for seed in range(4) for step in steps_of(sampling, seed=seed, temperature=0.3)
+        )
+        for sampling in ("independent", "distinct", "filled")
+    }
+    assert nfe["independent"] < nfe["distinct"] <= nfe["filled"]
 
 
 def test_a_finished_answer_is_never_forwarded_again() -> None:
@@ -294,18 +305,6 @@ def test_a_potential_of_ones_own_knows_how_much_of_the_search_is_done(reveal: st
     assert 0 < done[0] < 1
     assert [share == 1.0 for share in done] == [last for _, last in told]
     assert reveal != "schedule" or done == [step / 8 for step in range(1, 9)]
-
-
-def test_a_preset_is_its_method_with_values() -> None:
-    same = {**SMALL}
-    del same["lam"]
-    (_, paper), (_, s3) = (
-        search(Settings("s3_paper", **same)),
-        search(Settings("s3", lam=1.0, **same)),
-    )
-    assert [one.text for one in paper.survivors] == [one.text for one in s3.survivors]
-    with pytest.raises(SettingsError, match=r"lam=2\.0 is not a setting of method='s3_paper'"):
-        Settings("s3_paper", lam=2.0)
 
 
 def test_a_greedy_answer_passes_three_coroutines(monkeypatch: pytest.MonkeyPatch) -> None:

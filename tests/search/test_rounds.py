@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,20 +17,18 @@ from s3dlm.search.particles import Canvas
 from s3dlm.search.remask import REMASKINGS, Remasking, Text, positions
 from s3dlm.search.rounds import MOST_IDLE
 from s3dlm.settings import Settings, has, schema
-from s3dlm.verifier import Score, Verifier, for_task
-from tests.fakes import ADAPTIVE, END, MASK, QUESTION, fake_model, search, small
+from s3dlm.verifier.base import Spans
+from tests.fakes import ADAPTIVE, END, MASK, QUESTION, Judge, fake_model, search, small
 
 
-@dataclass(frozen=True)
-class Wants(Verifier):
+def wants(words: str) -> Judge:
     """Satisfied by a text that has these words; doubts the first equals sign of others."""
 
-    words: str
-    satisfied_at: float | None = 1.0  # what it gives exactly
+    def doubts(text: str) -> Spans:
+        at = text.find("=")
+        return () if words in text or at < 0 else ((at, at + 2),)
 
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        at = -1 if self.words in text else text.find("=")
-        return Score(1.0 if self.words in text else 0.3, spans=((at, at + 2),) if at >= 0 else ())
+    return Judge(lambda text: 1.0 if words in text else 0.3, doubts, satisfied_at=1.0)
 
 
 # --- budget and satisfaction
@@ -65,42 +63,32 @@ def test_a_budget_holds_with_guidance_too(method: str, budget: int) -> None:
 
 @pytest.mark.parametrize("method", ["s3", "revise", "verified_best_of_k", "fk_max", "prism"])
 def test_a_satisfied_verifier_ends_the_search_at_once(method: str) -> None:
-    _, result = search(small(method, budget=150), verifier=Wants("24"))
+    _, result = search(small(method, budget=150), verifier=wants("24"))
     assert result.stopped == "satisfied"
     assert "24" in result.text
     assert result.nfe < 150
-    _, never = search(small(method, budget=150, stop_when="never"), verifier=Wants("24"))
+    _, never = search(small(method, budget=150, stop_when="never"), verifier=wants("24"))
     # A given number of rounds may end before the budget does.
     assert never.stopped == ("finished" if method == "revise" else "budget")
     assert never.nfe > result.nfe
 
 
-@dataclass(frozen=True)
-class Doubts(Wants):
-    """Likes the text, and yet doubts its first character."""
-
-    def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        return replace(super().score(prompt, text, confidence), spans=((0, 1),))
-
-
-def test_a_text_that_is_doubted_does_not_satisfy() -> None:
-    _, result = search(small("revise", budget=60, rounds=0), verifier=Doubts("24"))
-    assert result.stopped == "budget"
-    assert "24" in result.text
+@pytest.mark.parametrize(
+    "verifier",
+    [Judge(wants("24").total, lambda text: ((0, 1),), 1.0), Judge(wants("24").total)],
+    ids=["its text is doubted", "it names no threshold"],
+)
+def test_a_verifier_that_is_never_satisfied_ends_no_search(verifier: Judge) -> None:
+    _, result = search(small("revise", budget=120, rounds=0), verifier=verifier)
+    assert (result.stopped, "24" in result.text) == ("budget", True)
+    assert result.nfe > 100
 
 
 def test_a_greedy_answer_that_satisfies_is_all_that_is_paid_for() -> None:
     _, greedy = search(small("greedy"))
-    _, result = search(small("revise", budget=400), verifier=Wants(greedy.text))
+    _, result = search(small("revise", budget=400), verifier=wants(greedy.text))
     assert (result.stopped, result.text) == ("satisfied", greedy.text)
     assert result.nfe <= greedy.nfe
-
-
-def test_a_verifier_that_names_no_threshold_never_stops_early() -> None:
-    verifier = Wants("24", satisfied_at=None)
-    _, result = search(small("revise", budget=120, rounds=0), verifier=verifier)
-    assert result.stopped == "budget"
-    assert result.nfe > 100
 
 
 def test_rounds_go_on_as_long_as_there_are_passes_left() -> None:
@@ -114,19 +102,6 @@ def test_with_a_budget_votes_of_all_rounds_count() -> None:
     _, once = search(small("best_of_k"))
     _, often = search(small("best_of_k", budget=4 * once.nfe))
     assert len(often.survivors) > len(once.survivors)
-
-
-def test_more_budget_finds_no_worse_text() -> None:
-    """The verifier's best over three seeds, which is what `restarts` returns."""
-    verifier = replace(for_task("countdown", "checker"), satisfied_at=None)  # type: ignore[type-var]
-    totals = []
-    for budget in (10, 25, 60):
-        each = [small("restarts", seed=n, budget=budget) for n in range(3)]
-        texts = [search(settings, verifier=verifier)[1].text for settings in each]
-        totals.append(sum(verifier.score(QUESTION, text, 0.9).total for text in texts))
-    assert totals[0] <= totals[1] + 0.05
-    assert totals[1] <= totals[2] + 0.05
-    assert totals[0] < totals[2]
 
 
 # --- what is re-masked
@@ -173,7 +148,7 @@ def test_doubted_masks_no_more_than_the_share_allows() -> None:
     assert {place for one in drawn for place in one} == {2, 3, 9, 15}
 
 
-@pytest.mark.parametrize("text", ["€€€€ 2 + 2 = 5", "6 × 7 = 41", "plain 2 + 2 = 5"])
+@pytest.mark.parametrize("text", ["€€€€ 2 + 2 = 5", "6 × 7 = 41"])
 def test_a_doubt_marks_its_own_characters_whatever_their_bytes(text: str) -> None:
     process = prepare(fake_model(), Job("q")).process
     tokens = np.full(64, END)
@@ -189,9 +164,8 @@ def test_a_doubt_marks_its_own_characters_whatever_their_bytes(text: str) -> Non
         process.reader.remaskable(tokens, ((0, 1, 1.5),))
 
 
-def test_a_contradicted_text_is_masked_from_its_first_wrong_equality_and_retried() -> None:
-    settings = small("revise", rounds=2, remask="from_doubt")
-    process = prepare(fake_model(), Job(QUESTION, "countdown", settings)).process
+def test_a_contradicted_text_is_masked_from_its_first_wrong_equality() -> None:
+    process = prepare(fake_model(), Job(QUESTION, "countdown", small("revise"))).process
     text = "6 + 12 = 18. 18 + 4 = 23. So 23."
     tokens = np.array([[*text.encode(), *[END] * 32]])
     canvas = Canvas(tokens, np.full(tokens.shape, -0.5))
@@ -208,10 +182,6 @@ def test_a_contradicted_text_is_masked_from_its_first_wrong_equality_and_retried
     assert (remasked.logp[0][hidden] == 0).all()
     assert resumed.steps == -(-int(hidden.sum()) // 4)
     assert not where(()).any()
-    steps, result = search(settings)
-    assert len(steps) > 16  # the fake model cannot calculate
-    assert not (steps[-1].tokens == MASK).any()
-    assert result.nfe <= result.nfe_logical
 
 
 @pytest.mark.parametrize(
@@ -228,14 +198,14 @@ def test_so_many_of_the_particles_of_a_later_round_start_over(
     method: str, options: dict[str, Any], expected: set[bool]
 ) -> None:
     settings = small(method, budget=150, particles=8, **options, **ADAPTIVE)
-    steps, _ = search(settings, verifier=Wants("never said"))
+    steps, _ = search(settings, verifier=wants("never said"))
     begun = [step for before, step in pairwise(steps) if before.round != step.round]
     assert {bool(parent < 0) for step in begun for parent in step.parent.tolist()} == expected
 
 
 def test_every_text_is_continued_from_itself() -> None:
     settings = small("revise", particles=8, rounds=1, restart_fraction=0.0)
-    steps, _ = search(settings, verifier=Wants("never said"))
+    steps, _ = search(settings, verifier=wants("never said"))
     (begun,) = [step for step in steps if step.round == 1 and step.index == 0]
     assert begun.parent.tolist() == list(range(8))
 
@@ -251,7 +221,7 @@ def test_a_registered_rule_is_a_rule_like_any_other() -> None:
         assert "third" in schema()["remask"]["enum"]
         settings = small("revise", remask="third", steps=64, particles=1, restart_fraction=0.0)
         assert Settings.from_json(settings.to_json()) == settings
-        steps, _ = search(settings, verifier=Wants("never said"))
+        steps, _ = search(settings, verifier=wants("never said"))
         first, second = ([step for step in steps if step.round == n] for n in (0, 1))
         kept = np.arange(64) % 3 > 0
         assert (first[-1].tokens[0, kept] == second[0].tokens[0, kept]).all()

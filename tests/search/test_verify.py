@@ -13,7 +13,7 @@ from s3dlm.search import score
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
 from s3dlm.verifier.base import Score, Verifier
-from tests.fakes import FakeDenoiser, fake_model
+from tests.fakes import fake_model
 
 SETTINGS = Settings(
     method="s3", particles=2, branching=2, gen_length=24, steps=4, block_length=24, temperature=1.0
@@ -91,7 +91,6 @@ def test_forward_passes_of_other_searches_run_while_a_verifier_works() -> None:
     """The first call and the second forward pass wait for each other: they never meet in turn."""
     model = fake_model()
     denoiser = model.denoiser
-    assert isinstance(denoiser, FakeDenoiser)
     meeting, encode = threading.Barrier(2, timeout=900), denoiser.encode
 
     def counted(*arguments):  # type: ignore[no-untyped-def]

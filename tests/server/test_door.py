@@ -6,7 +6,6 @@ import json
 import logging
 import socket
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -34,41 +33,36 @@ from tests.server.live import (
 KEY = "a-key-of-some-length"
 
 
-@pytest.fixture(scope="module")
-def closed() -> Iterator[Live]:
-    """A server with everything shut that can be."""
-    with serving(api_key=KEY, cors=["https://friend.example"], hosts=LOCAL_NAMES) as server:
-        yield server
+def test_keys_hosts_and_origins(live: Live) -> None:
+    friend = {"origin": "https://friend.example", "access-control-request-method": "POST"}
+    with serving(api_key=KEY, cors=[friend["origin"]], hosts=LOCAL_NAMES) as closed:
 
+        def ask(path: str, **headers: str) -> httpx.Response:
+            sent = {name.replace("_", "-"): value.encode() for name, value in headers.items()}
+            return closed.http.get(path, headers=sent)
 
-def test_keys(closed: Live) -> None:
-    assert closed.client(api_key=KEY).completions.create(model="fake", prompt="x").choices
-    with pytest.raises(openai.AuthenticationError):
-        closed.client(api_key="wrong").models.list()
-    wrong = (f"Bearer {key}" for key in ("wrong", KEY + "x", KEY[:-1], "ключ"))
-    for sent in (*wrong, f"Basic {KEY}"):
-        answer = closed.http.get("/v1/models", headers={"authorization": sent.encode()})
-        assert code(answer) == (401, "invalid_api_key")
-    for path in ("/v1/models", "/metrics", "/v1/options", "/openapi.json", "/nothing"):
-        assert closed.http.get(path).status_code == 401, path
-    assert closed.http.get("/health").json() == {"status": "ok"}
-    assert closed.http.get("/").status_code == 200
-
-
-def test_origins(closed: Live, live: Live) -> None:
-    asks = {"access-control-request-method": "POST", "origin": "https://friend.example"}
-    allowed = closed.http.options("/v1/completions", headers=asks)
-    assert allowed.headers["access-control-allow-origin"] == "https://friend.example"
-    asks["origin"] = "https://e.example"
-    other = closed.http.options("/v1/completions", headers=asks)
-    answer = live.http.get("/v1/models", headers={"origin": "https://friend.example"})
-    for refused in (other, answer):
+        assert closed.client(api_key=KEY).completions.create(model="fake", prompt="x").choices
+        with pytest.raises(openai.AuthenticationError):
+            closed.client(api_key="wrong").models.list()
+        for key in ("wrong", KEY + "x", KEY[:-1], "ключ"):
+            for own in ({"authorization": f"Bearer {key}"}, {"x_api_key": key}):
+                assert code(ask("/v1/models", **own)) == (401, "invalid_api_key")
+        assert ask("/v1/models", authorization=f"Basic {KEY}").status_code == 401
+        assert ask("/v1/models", x_api_key=KEY).status_code == 200
+        assert ask("/v1/models", x_api_key=KEY, authorization="Bearer wrong").status_code == 401
+        for path in ("/v1/models", "/metrics", "/v1/options", "/openapi.json", "/nothing"):
+            assert ask(path).status_code == 401, path
+        assert ask("/health").json() == {"status": "ok"}
+        assert ask("/").status_code == 200
+        # A page cannot reach a local server under its own name.
+        for host, status in (("evil.example", 403), ("localhost:80", 200), ("[::1]:80", 200)):
+            assert ask("/health", host=host).status_code == status
+        allowed = closed.http.options("/v1/completions", headers=friend)
+        assert allowed.headers["access-control-allow-origin"] == friend["origin"]
+        foe = {**friend, "origin": "https://e.example"}
+        other = closed.http.options("/v1/completions", headers=foe)
+    for refused in (other, live.http.get("/v1/models", headers=friend)):
         assert "access-control-allow-origin" not in refused.headers
-
-
-def test_a_page_cannot_reach_a_local_server_under_its_own_name(closed: Live) -> None:
-    for host, status in (("evil.example", 403), ("localhost:80", 200), ("[::1]:80", 200)):
-        assert closed.http.get("/health", headers={"host": host}).status_code == status
 
 
 def test_a_body_that_never_ends() -> None:
@@ -124,29 +118,25 @@ def test_a_body_is_refused_before_it_is_read(
         assert answer.startswith(b"HTTP/1.1 " + status)
 
 
-def lines_of(caplog: pytest.LogCaptureFixture, answer: httpx.Response) -> list[dict[str, Any]]:
-    """The log's lines about one request; they are written after the answer."""
-    request = answer.headers["x-request-id"]
-    wait_for(lambda: any(line.get("id") == request for line in logged(caplog)))
-    return [line for line in logged(caplog) if line.get("id") == request]
-
-
 def test_the_log_has_one_line_for_a_request_and_no_prompt(
     caplog: pytest.LogCaptureFixture, live: Live
 ) -> None:
     caplog.set_level(logging.INFO, logger="s3dlm.server")
+
+    def line_of(answer: httpx.Response) -> dict[str, Any]:
+        """The log's line about a request; it is written after the answer."""
+        own = answer.headers["x-request-id"]
+        wait_for(lambda: any(line.get("id") == own for line in logged(caplog)))
+        (line,) = (line for line in logged(caplog) if line.get("id") == own)
+        assert "hush" not in json.dumps(line)
+        assert line["endpoint"] == "/v1/completions"
+        return line
+
     answer = live.ask("hush")
-    (line,) = lines_of(caplog, answer)
-    assert line["endpoint"] == "/v1/completions"
-    assert line["nfe"] == answer.json()["usage"]["nfe"]
-    assert "hush" not in json.dumps(line)
-
-
-def test_a_refusal_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture, live: Live) -> None:
-    caplog.set_level(logging.INFO, logger="s3dlm.server")
-    (line,) = lines_of(caplog, live.ask("x", model="other"))
-    assert (line["status"], line["error"]) == (404, "model_not_found")
-    assert "traceback" not in line
+    assert line_of(answer)["nfe"] == answer.json()["usage"]["nfe"]
+    refusal = line_of(live.ask("hush", model="other"))
+    assert (refusal["status"], refusal["error"]) == (404, "model_not_found")
+    assert "traceback" not in refusal
 
 
 @pytest.mark.parametrize(

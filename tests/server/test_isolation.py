@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from s3dlm.models.base import Model
 from tests.fakes import ByteTokenizer, fake_model
 from tests.server.live import (
     LARGE,
-    SMALL,
-    Gate,
     alone,
     changed_model,
     code,
@@ -33,14 +30,11 @@ SECRET = f"the secret {POISON} question"
 LONG = {**LARGE, "steps": 100, "particles": 8}
 
 
-@pytest.fixture(autouse=True)
-def lines(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+@pytest.mark.parametrize("how", ["nan", "raises"])
+def test_a_failing_prompt_harms_nobody_and_is_told_to_nobody(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, logger="s3dlm.server")
-    return caplog
-
-
-def poisoned(how: str) -> tuple[Model, Gate]:
-    """A held model that fails on every batch with a poisoned token."""
     model, gate = held_model()
     original = model.denoiser.encode
 
@@ -53,14 +47,6 @@ def poisoned(how: str) -> tuple[Model, Gate]:
         return logits
 
     model.denoiser.encode = encode  # type: ignore[method-assign]
-    return model, gate
-
-
-@pytest.mark.parametrize("how", ["nan", "raises"])
-def test_a_failing_prompt_harms_nobody_and_is_told_to_nobody(
-    how: str, lines: pytest.LogCaptureFixture
-) -> None:
-    model, gate = poisoned(how)
     prompts = ["question 0", "question 1", SECRET, "question 2", "question 3"]
     with serving(model) as live:
         first = live.later(prompts[0])
@@ -74,7 +60,7 @@ def test_a_failing_prompt_harms_nobody_and_is_told_to_nobody(
         if prompt != SECRET:
             assert "secret" not in answer.text
             assert answer.json()["choices"][0]["text"] == alone(prompt).text
-    log = json.dumps(logged(lines))
+    log = json.dumps(logged(caplog))
     assert "forward pass failed" in log
     assert "secret" not in log
     assert "question" not in log
@@ -96,19 +82,11 @@ class WatchedTokenizer(ByteTokenizer):
         return super().chat(user, prefill)
 
 
-@pytest.fixture
-def watched() -> tuple[Model, WatchedTokenizer]:
+def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenised() -> None:
+    """And one that fits is tokenised once for all its choices; a panic ends one request only."""
     tokenizer = WatchedTokenizer()
-    return replace(fake_model(), tokenizer=tokenizer), tokenizer
-
-
-Watched = tuple[Model, WatchedTokenizer]
-
-
-def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenised(watched: Watched) -> None:
-    """And one that fits is tokenised once for all its choices."""
-    model, tokenizer = watched
-    with serving(model) as live:
+    with serving(replace(fake_model(), tokenizer=tokenizer)) as live:
+        assert code(live.ask("panic")) == (500, "internal_error")
         assert len(live.ask("question", n=16).json()["choices"]) == 16
         answer = live.ask("a" * 1_000_000, n=16)
         assert code(answer) == (400, "invalid_prompt")
@@ -116,12 +94,12 @@ def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenised(watched: Wat
         messages = [{"role": "user", "content": "a" * 5000} for _ in range(3)]
         chat = live.post("/v1/chat/completions", model="fake", messages=messages)
         assert code(chat) == (400, "invalid_prompt")
-    assert tokenizer.seen == ["question"]
+    assert tokenizer.seen == ["panic", "question"]
 
 
-def test_a_slow_tokenizer_holds_nobody_up_and_works_for_nobody_who_left(watched: Watched) -> None:
-    model, tokenizer = watched
-    with serving(model) as live:
+def test_a_slow_tokenizer_holds_nobody_up_and_works_for_nobody_who_left() -> None:
+    tokenizer = WatchedTokenizer()
+    with serving(replace(fake_model(), tokenizer=tokenizer)) as live:
         slow = [live.later("slow a")]
         wait_for(lambda: tokenizer.seen == ["slow a"])
         assert live.ask("other").status_code == 200
@@ -134,13 +112,6 @@ def test_a_slow_tokenizer_holds_nobody_up_and_works_for_nobody_who_left(watched:
         tokenizer.released.set()
         assert [future.result().status_code for future in slow] == [200, 200]
     assert "left" not in tokenizer.seen
-
-
-def test_a_panic_of_the_tokenizer_ends_one_request_only(watched: Watched) -> None:
-    with serving(watched[0]) as live:
-        assert code(live.ask("panic")) == (500, "internal_error")
-        assert live.ask("calm").status_code == 200
-        assert live.http.get("/health").status_code == 200
 
 
 def test_a_client_that_never_reads_pauses_its_search() -> None:
@@ -160,18 +131,13 @@ def test_a_client_that_never_reads_pauses_its_search() -> None:
 
 
 def test_a_client_that_never_reads_is_cut() -> None:
-    with serving(limits=patient(send_seconds=0.5), send_buffer=4096) as live:
+    limits = patient(send_seconds=0.5, unread=1)
+    with serving(limits=limits, send_buffer=4096) as live:
+        # Who reads gets everything: pausing a search changes nothing but its time.
+        assert json.loads(live.lines("x")[-1])["text"] == alone("x").text
         with raw_post(live, "/v1/search", prompt="x", **LONG):
             wait_for(lambda: 'outcome="cancelled"} 1.0' in live.http.get("/metrics").text)
         assert live.scheduler.idle
-
-
-def test_a_reader_that_is_slow_gets_everything() -> None:
-    """Pausing a search changes nothing but its time."""
-    with serving(limits=patient(unread=1)) as live:
-        lines = live.lines("x")
-    assert len(lines) == SMALL["steps"] + 2
-    assert json.loads(lines[-1])["text"] == alone("x").text
 
 
 def test_deadlines_hold_when_the_engine_does_not_answer() -> None:

@@ -40,9 +40,20 @@ WORDS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"infill": ""}, "has no hole"),
     ({"infill": "a [[x]]"}, "not a number of tokens"),
     ({"infill": "a [[600]]"}, "reads at most"),
-    ({"infill": "[[5000]]"}, "holes of infill have 5000 tokens, more than this server's limit of"),
+    ({"infill": "[[5000]]"}, "holes of infill=5000 is more than this server's limit of 4096"),
     ({"messages": []}, "messages"),
     ({"messages": [{**USER, "content": None}]}, "messages.0.content"),
+    ({"messages": [{**USER, "content": [{"type": "image_url"}]}]}, "messages.0.content.0.type"),
+    # Numbers and names that are too long to print.
+    ({"lam": 10**400}, "lam"),
+    ({"particles": 10**4000, "max_tokens": 4}, "particles"),
+    ({"seed": -(10**4000)}, "seed"),
+    ({"steps": "x", "max_tokens": 4}, "steps"),
+    ({"block_length": 0, "max_tokens": 4}, "block_length"),
+    ({"method": []}, "method"),
+    *(({name: "m" * 900_000}, name) for name in ("method", "task", "verifier", "stop")),
+    ({"m" * 900_000: 1}, "is unknown"),
+    ({"tool_choice": "required"}, "tools has none"),
     ({"messages": [{**USER, "content": "\ud800"}]}, "half of a character"),
     ({"messages": [{**SYSTEM, "content": "\ud800"}, USER]}, "half of a character"),
     ({"messages": [{**USER, "content": "  "}]}, "empty"),
@@ -54,7 +65,7 @@ WORDS: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("own", "words"), WORDS)
+@pytest.mark.parametrize(("own", "words"), WORDS, ids=lambda value: str(value)[:40])
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_chat_is_refused_before_anything_is_sent(
     live: Live, own: dict[str, Any], words: str, stream: bool
@@ -64,6 +75,7 @@ def test_a_chat_is_refused_before_anything_is_sent(
     error = answer.json()["error"]
     assert words in error["message"]
     assert error["type"] == "invalid_request_error"
+    assert len(answer.text) < 2000
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from s3dlm.server.scheduler import Scheduler
 from s3dlm.settings import Settings
 from tests.fakes import FakeDenoiser, fake_model
 from tests.server.live import (
-    SMALL,
     Live,
     alone,
     code,
@@ -63,63 +62,46 @@ def test_concurrent_requests_share_forwards() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_ends_its_search(stream: bool) -> None:
+def test_a_client_that_leaves_ends_its_search_and_is_never_started_from_the_queue(
+    stream: bool,
+) -> None:
     model, gate = held_model()
-    with serving(model) as live:
-        with raw_post(live, "/v1/completions", model="fake", prompt="x", **SLOW, stream=stream):
+    own = {"model": "fake", "prompt": "x", **SLOW, "stream": stream}
+    with serving(model, limits=patient(running=1)) as live:
+        with raw_post(live, "/v1/completions", **own):
             wait_for(lambda: live.scheduler.load["running"] == 1)
             (ticket,) = live.scheduler.running.values()
+            with raw_post(live, "/v1/completions", **own):
+                live.wait_for_queue(1)
+            wait_for(lambda: live.scheduler.load["waiting"] == 0)
         wait_for(lambda: ticket.cancelled)
         gate.set()
         live.wait_until_idle()
         assert live.service.metrics.ended.labels("s3", "cancelled")._value.get() == 1
-
-
-def test_a_client_that_leaves_the_queue_is_never_started() -> None:
-    model, gate = held_model()
-    with serving(model, limits=patient(running=1)) as live:
-        first = live.later("first")
-        gate.wait_until_reached()
-        with raw_post(live, "/v1/completions", model="fake", prompt="second"):
-            live.wait_for_queue(1)
-        wait_for(lambda: live.scheduler.load["waiting"] == 0)
-        gate.set()
-        assert first.result().status_code == 200
-        live.wait_until_idle()
         told = generate_latest(live.service.metrics)
         assert b's3dlm_queue_seconds_count{model="fake"} 1.0' in told
 
 
-def test_a_full_queue_says_when_to_come_back() -> None:
+def test_a_full_queue_says_when_to_come_back_and_one_client_leaves_places_to_others() -> None:
     model, gate = held_model()
-    with serving(model, limits=patient(running=1, waiting=2)) as live:
-        running = live.later("a")
+    job = Job("x", None, alone("x").settings)
+    with serving(model, limits=patient(running=1, waiting=4)) as live:
+        asked = [live.later("a")]
         gate.wait_until_reached()
-        waiting = [live.later(name) for name in "bc"]
-        live.wait_for_queue(2)
-        with pytest.raises(openai.RateLimitError) as caught:
-            live.client().completions.create(model="fake", prompt="d")
+        asked += [live.later(name) for name in "bcd"]
+        live.wait_for_queue(3)
+        with pytest.raises(
+            openai.RateLimitError, match="your share of the queue is full: 3"
+        ) as caught:
+            live.client().completions.create(model="fake", prompt="e")
         assert int(caught.value.response.headers["retry-after"]) >= 1
         assert caught.value.code == "queue_full"
-        gate.set()
-        assert [future.result().status_code for future in (running, *waiting)] == [200] * 3
-        assert live.ask("d").status_code == 200
-
-
-def test_one_client_leaves_places_in_the_queue_to_others() -> None:
-    model, gate = held_model()
-    job = Job("x", None, Settings.from_json({"method": "s3", **SMALL}))
-    with serving(model, limits=patient(running=1, waiting=4)) as live:
-        live.later("a")
-        gate.wait_until_reached()
-        submit = partial(live.scheduler.submit, tell=lambda *_: None, watched=False)
-        submit([job] * 3, client="greedy")
-        with pytest.raises(ApiError, match="your share of the queue is full: 3 searches wait"):
-            submit([job], client="greedy")
-        submit([job], client="other")
+        submit = partial(live.scheduler.submit, [job], lambda *_: None, watched=False)
+        submit(client="other")
         with pytest.raises(ApiError, match="the queue is full: 4 searches wait"):
-            submit([job], client="third")
+            submit(client="third")
         gate.set()
+        assert [future.result().status_code for future in asked] == [200] * 4
         live.wait_until_idle()
 
 

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import openai
 import pytest
 
 from s3dlm.errors import SettingsError
 from s3dlm.server.app import create_app
-from s3dlm.server.service import Configuration, Service
 from tests.fakes import fake_model
-from tests.server.live import ASK, SMALL, Live, serving
+from tests.server.live import ASK, Live, serving
 
 ALIASES = {"greedy": {"method": "baseline", "temperature": 0.0}, "wide": {"particles": 3}}
 
 
-@pytest.fixture(scope="module")
-def named() -> Iterator[Live]:
-    """A model under three names."""
-    with serving(aliases=ALIASES) as server:
-        yield server
-
-
-def test_the_model_answers_to_every_alias(named: Live) -> None:
-    client = named.client()
-    assert [one.id for one in client.models.list()] == ["fake", "greedy", "wide"]
-    assert client.models.retrieve("wide").id == "wide"
-    wide, greedy = named.chat(model="wide"), named.chat(model="greedy")
-    assert (wide.model, greedy.model) == ("wide", "greedy")
-    assert wide.choices[0].search["particles"] == 3
-    # What a method does not use is not reported.
-    assert not {"particles", "branching"} & set(greedy.choices[0].search)
-    expected = named.chat(temperature=0).choices[0].message.content
-    assert greedy.choices[0].message.content == expected
-    assert named.chat(model="wide", particles=2).choices[0].search["particles"] == 2
-    with pytest.raises(openai.NotFoundError, match="'fake', 'greedy', 'wide'"):
-        named.chat(model="gpt-4")
+def test_the_model_answers_to_every_alias() -> None:
+    with serving(aliases=ALIASES) as named:
+        client = named.client()
+        assert [one.id for one in client.models.list()] == ["fake", "greedy", "wide"]
+        assert client.models.retrieve("wide").id == "wide"
+        wide, greedy = named.chat(model="wide"), named.chat(model="greedy")
+        assert (wide.model, greedy.model) == ("wide", "greedy")
+        assert wide.choices[0].search["particles"] == 3
+        # What a method does not use is not reported, whatever the operator set.
+        assert not {"particles", "branching"} & set(greedy.choices[0].search)
+        expected = named.chat(temperature=0).choices[0].message.content
+        assert greedy.choices[0].message.content == expected
+        assert named.chat(model="wide", particles=2).choices[0].search["particles"] == 2
+        with pytest.raises(openai.NotFoundError, match="'fake', 'greedy', 'wide'"):
+            named.chat(model="gpt-4")
 
 
 def test_clients_do_not_read_the_address_of_a_judge() -> None:
@@ -66,21 +57,12 @@ def test_the_published_schema_has_every_setting_and_what_a_reply_says_of_its_sea
         assert set(reply["usage"]) == set(schemas["Usage"]["properties"])
 
 
-def test_what_an_operator_sets_counts_where_the_method_uses_it() -> None:
-    made = Service(fake_model(), Configuration(defaults={**SMALL, "particles": 3}))
-    try:
-        assert made.settings("revise").to_json()["particles"] == 3
-        assert "particles" not in made.settings("baseline").to_json()
-        used = made.options()["settings_of"]
-        assert "particles" in used["revise"]
-        assert "particles" not in used["baseline"]
-    finally:
-        made.scheduler.stop()
-
-
 def test_options_offer_only_what_is_accepted(live: Live) -> None:
     offered = live.http.get("/v1/options").json()
     for example in offered["examples"][:2]:
         assert live.post("/v1/search", **example, gen_length=24).status_code == 200
     for method in offered["methods"]:
         assert live.post("/v1/settings", prompt="x", method=method).status_code == 200
+    used = offered["settings_of"]
+    assert "particles" in used["revise"]
+    assert "particles" not in used["baseline"]

@@ -28,14 +28,7 @@ if not CHROMIUM.exists():
         "no browser: /usr/bin/chromium is missing (`make browser`)", allow_module_level=True
     )
 
-SETTINGS = {
-    "method": "s3",
-    "gen_length": 56,
-    "steps": 14,
-    "block_length": 56,
-    "particles": 4,
-    "branching": 2,
-}
+SETTINGS = {"method": "s3", "gen_length": 56, "steps": 14, "block_length": 56}
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +44,6 @@ def browser() -> Iterator[Any]:
 def server() -> Iterator[Live]:
     with serving(defaults=SETTINGS) as live:
         yield live
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> list[Path]:
-    """The traces of an evaluation: one problem by two methods."""
-    labels = ("greedy", "s3")
-    plan = small_plan(write_task(tmp_path, 1), labels, (0,), traces=1)
-    evaluate(small_model(), plan, tmp_path / "run")
-    found = {read_trace(p).header["label"]: p for p in (tmp_path / "run").glob("traces/*.jsonl")}
-    return [found[label] for label in labels]
 
 
 @pytest.fixture
@@ -122,8 +105,14 @@ def clock(page: Any) -> str:
     return str(page.locator(".clock").inner_text())
 
 
-def all_children(page: Any) -> None:
-    page.locator(".toggle", has_text="All children").locator("input").check()
+def fits(page: Any, width: int, *boxes: Any) -> None:
+    """Nothing stands out of the page when it is so wide."""
+    page.set_viewport_size({"width": width, "height": 800})
+    # Redrawn in the next frame; the page's policy forbids what wait_for_function would do.
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for box in (each.bounding_box() for each in boxes):
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width
 
 
 def write_page(lines: list[str], folder: Path, copies: int = 1) -> Path:
@@ -134,25 +123,27 @@ def write_page(lines: list[str], folder: Path, copies: int = 1) -> Path:
     return out
 
 
-def test_run_step_and_scrub(page: Any, server: Live) -> None:
+def test_steps_are_gone_through_by_keys_and_clock(page: Any, server: Live) -> None:
+    page.clock.install(time=0)
     run(page, server)
-    assert clock(page) == "14 / 14"
-    assert masked(page) == 0
     _, *steps, result = map(json.loads, server.lines(task="countdown", method="s3"))
     assert page.locator(".final").inner_text() == result["text"]
-    counts = [0]
+    counts = [masked(page)]
     for _ in range(13):
         page.keyboard.press("ArrowLeft")
         counts.append(masked(page))
     assert clock(page) == "1 / 14"
     assert counts == sorted(counts)
-    assert counts[-1] > 20
-    for _ in range(4):
-        page.keyboard.press("ArrowRight")
+    assert counts[0] == 0 < 20 < counts[-1]
+    page.clock.pause_at(10**9)  # from here on, time passes only when the test says so
+    page.keyboard.press("Space")
+    page.clock.run_for(500)
+    page.keyboard.press("Space")
+    page.clock.run_for(2000)
     assert clock(page) == "5 / 14"
     survivors = len(set(steps[4]["survivor"]))
     assert page.locator(".particle").count() == survivors
-    all_children(page)
+    page.get_by_label("All children").check()
     assert page.locator(".particle").count() == 8
     assert page.locator(".particle.dead").count() == 8 - survivors
     # Steps after which every particle has one heir are folded; the first never is.
@@ -167,7 +158,7 @@ def test_run_step_and_scrub(page: Any, server: Live) -> None:
 def test_the_particle_under_the_pointer_is_explained(page: Any, server: Live) -> None:
     run(page, server)
     page.keyboard.press("ArrowLeft")
-    all_children(page)
+    page.get_by_label("All children").check()
     headline = page.locator(".headline")
     for row in (2, 6):
         page.locator(".particle").nth(row).hover()
@@ -187,19 +178,6 @@ def test_the_particle_under_the_pointer_is_explained(page: Any, server: Live) ->
     assert re.search(r"step [678]\b", headline.inner_text())
     page.mouse.click(*place)
     assert clock(page) in ("6 / 14", "7 / 14", "8 / 14")
-
-
-def test_space_plays_and_pauses(page: Any, server: Live) -> None:
-    page.clock.install(time=0)
-    run(page, server)
-    page.keyboard.press("Home")
-    page.clock.pause_at(10**9)  # from here on, time passes only when the test says so
-    page.keyboard.press("Space")
-    page.clock.run_for(500)
-    assert clock(page) == "5 / 14"
-    page.keyboard.press("Space")
-    page.clock.run_for(2000)
-    assert clock(page) == "5 / 14"
 
 
 def test_compare_save_and_reopen(page: Any, server: Live, tmp_path: Path) -> None:
@@ -223,40 +201,43 @@ def test_compare_save_and_reopen(page: Any, server: Live, tmp_path: Path) -> Non
     assert page.locator(".final").all_inner_texts() == finals
 
 
-def test_a_recorded_trace_as_one_file(page: Any, server: Live, tmp_path: Path) -> None:
+def test_a_recorded_trace_is_one_file_that_runs_no_other_code(
+    noisy: Any, server: Live, tmp_path: Path
+) -> None:
     requested: list[str] = []
-    page.on("request", lambda request: requested.append(request.url))
-    page.goto(write_page(server.lines("</script><b>x</b>"), tmp_path, copies=2).as_uri())
-    finished(page, 2)
-    assert page.locator("q").inner_text() == "</script><b>x</b>"
-    assert page.locator("#ask").is_hidden()
-    assert [url for url in requested if not url.startswith(("file:", "data:"))] == []
-    assert not page.get_by_label("Prompt", exact=True).count()
-    # Its policy lets no other code run, nor anything leave the page.
-    assert "default-src 'none'" in page.locator("meta[http-equiv]").get_attribute("content")
-
-
-def test_a_recorded_page_runs_no_foreign_code(noisy: Any, server: Live, tmp_path: Path) -> None:
-    out = write_page(server.lines(), tmp_path)
+    noisy.on("request", lambda request: requested.append(request.url))
+    out = write_page(server.lines("</script><b>x</b>"), tmp_path, copies=2)
     injected = '<script>window.ran = true</script><img src="x" onerror="window.ran = true">'
     out.write_text(out.read_text().replace("<main", f"{injected}<main"))
     noisy.goto(out.as_uri())
-    noisy.locator(".votes").first.wait_for()
+    finished(noisy, 2)
     assert noisy.evaluate("window.ran") is None
+    assert noisy.locator("q").inner_text() == "</script><b>x</b>"
+    assert noisy.locator("#ask").is_hidden()
+    assert [url for url in requested if not url.startswith(("file:", "data:"))] == []
 
 
-def test_a_file_that_is_no_trace(page: Any, server: Live, tmp_path: Path) -> None:
+def test_what_is_wrong_is_shown(noisy: Any, server: Live, tmp_path: Path) -> None:
+    """A file that is no trace, however late the server answers, and a search that is refused."""
     path = tmp_path / "other.jsonl"
     late: list[Any] = []
     path.write_text('{"a": 1}\n')
-    page.route("**/v1/options", lambda route: late.append(route))
-    page.goto(server.url)
-    page.set_input_files("#file", str(path))
-    alert = page.get_by_role("alert").filter(has_text="not a trace")
-    alert.wait_for()
+    noisy.route("**/v1/options", lambda route: late.append(route))
+    noisy.goto(server.url)
+    noisy.set_input_files("#file", str(path))
+    alert = noisy.get_by_role("alert")
+    alert.filter(has_text="not a trace").wait_for()
     late.pop().continue_()  # the server's answer must not wipe it away
-    page.locator("#ask form").wait_for()
-    alert.wait_for()
+    noisy.locator("#ask form").wait_for()
+    alert.filter(has_text="not a trace").wait_for()
+    noisy.fill("#prompt", "x")
+    unfold(noisy, "Settings")
+    unfold(noisy, "More of decoding")
+    noisy.locator("input[name=steps]").fill("500")
+    noisy.get_by_role("button", name="Search").click()
+    alert.filter(has_text="The search failed: steps=500").wait_for()
+    drawn = noisy.locator("svg.chart:visible, svg.genealogy:visible, .transport:visible")
+    assert drawn.count() == 0
 
 
 @pytest.mark.parametrize(("scheme", "against"), [("dark", "baseline"), ("light", "")])
@@ -265,51 +246,24 @@ def test_fits_every_width(noisy: Any, server: Live, scheme: str, against: str) -
     run(noisy, server, **{"Compare with": against} if against else {})
     assert noisy.evaluate("document.documentElement.dataset.theme") == scheme
     for width in (1600, 1000, 820, 700, 360):
-        noisy.set_viewport_size({"width": width, "height": 800})
-        # Redrawn in the next frame; the page's policy forbids what wait_for_function would do.
-        noisy.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
-        assert noisy.evaluate("document.documentElement.scrollWidth") <= width
-        box = noisy.locator(".genealogy").first.bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= width
+        fits(noisy, width, noisy.locator(".genealogy").first)
     noisy.get_by_role("button", name="Switch between light and dark").click()
     assert noisy.evaluate("document.documentElement.dataset.theme") != scheme
 
 
-def test_the_page_asks_for_the_key(noisy: Any) -> None:
+def test_the_page_asks_for_the_key_and_plays_a_recorded_search_before_the_first_question(
+    noisy: Any,
+) -> None:
+    asked: list[str] = []
+    noisy.on("request", lambda request: asked.append(request.url))
     with serving(defaults=SETTINGS, api_key=KEY) as closed:
         noisy.goto(closed.url)
         noisy.get_by_label("API key").fill(KEY)
         noisy.get_by_role("button", name="Continue").click()
         noisy.locator("#prompt").wait_for()
-
-
-def test_a_refusal_is_shown(noisy: Any, server: Live) -> None:
-    noisy.goto(server.url)
-    noisy.fill("#prompt", "x")
-    unfold(noisy, "Settings")
-    unfold(noisy, "More of decoding")
-    noisy.locator("input[name=steps]").fill("500")
-    noisy.get_by_role("button", name="Search").click()
-    noisy.get_by_role("alert").filter(has_text="The search failed: steps=500").wait_for()
-    drawn = noisy.locator("svg.chart:visible, svg.genealogy:visible, .transport:visible")
-    assert drawn.count() == 0
-
-
-def test_another_method_loads_its_own_settings(page: Any) -> None:
-    own = {"*": SETTINGS, "tilting": {"temperature": 1.5}}
-    model = replace(fake_model(), defaults=Defaults("tiny", ("countdown",), own))
-    with serving(model, defaults={}) as live:
-        page.goto(live.url)
-        choose(page, "Method", "s3")
-        unfold(page, "Settings")
-        unfold(page, "More of the method")
-        page.locator("input[name=lam]").fill("3")
-        choose(page, "Method", "tilting")
-        page.locator("input[name=temperature][placeholder='1.5']").wait_for()
-        choose(page, "Method", "s3")
-        assert page.locator("input[name=lam]").input_value() == ""
-        page.locator("input[name=temperature][placeholder='0.7']").wait_for()
+        noisy.locator(".grids .particle").first.wait_for()
+    assert noisy.get_by_role("heading", name="A diffusion model fills").is_visible()
+    assert not any(url.endswith("/v1/search") for url in asked)  # nothing is computed for it
 
 
 def test_a_link_repeats_a_search_and_the_history_knows_it(page: Any, server: Live) -> None:
@@ -324,15 +278,31 @@ def test_a_link_repeats_a_search_and_the_history_knows_it(page: Any, server: Liv
     assert page.locator(".final").all_inner_texts() == finals
     page.goto("about:blank")
     page.goto(server.url)
+    menus = page.locator(".menu:visible")
     unfold(page, "History")
+    assert menus.count() == 1
+    page.keyboard.press("Escape")
+    assert menus.count() == 0
+    assert page.evaluate("document.activeElement.textContent").startswith("History")
+    unfold(page, "History")
+    page.mouse.click(5, 800)
+    assert menus.count() == 0
+    unfold(page, "History")
+    fits(page, 390, menus)  # a phone
+    question = page.locator(".rows .what").first
+    assert question.evaluate("(node) => node.scrollWidth <= node.clientWidth")  # not cut off
     page.locator(".menu a", has_text="s3 | best_of_k").click()
     finished(page, 2)
     assert page.locator(".final").all_inner_texts() == finals
 
 
 def test_prompt_gold_and_grade_of_recorded_searches_are_shown_and_fill_the_form(
-    page: Any, server: Live, recorded: list[Path]
+    page: Any, server: Live, tmp_path: Path
 ) -> None:
+    plan = small_plan(write_task(tmp_path, 1), ("greedy", "s3"), (0,), traces=1)
+    evaluate(small_model(), plan, tmp_path / "run")
+    traces = (tmp_path / "run").glob("traces/*.jsonl")
+    recorded = sorted(traces, key=lambda path: str(read_trace(path).header["label"]))
     page.goto(server.url)
     page.fill("#prompt", "an old question")
     page.set_input_files("#file", [str(recorded[0])])
@@ -361,45 +331,14 @@ def test_prompt_gold_and_grade_of_recorded_searches_are_shown_and_fill_the_form(
     assert "Problem 0. Target" in page.locator(".prompt pre").first.inner_text()
 
 
-def test_the_history_closes_and_fits_a_phone(page: Any, server: Live) -> None:
-    run(page, server)
-    menus = page.locator(".menu:visible")
-    unfold(page, "History")
-    assert menus.count() == 1
-    page.keyboard.press("Escape")
-    assert menus.count() == 0
-    assert page.evaluate("document.activeElement.textContent").startswith("History")
-    unfold(page, "History")
-    page.mouse.click(5, 800)
-    assert menus.count() == 0
-    page.set_viewport_size({"width": 390, "height": 800})  # a phone
-    unfold(page, "History")
-    box = page.locator(".menu:visible").bounding_box()
-    assert box["x"] >= 0
-    assert box["x"] + box["width"] <= 390
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    question = page.locator(".rows .what").first
-    assert question.evaluate("(node) => node.scrollWidth <= node.clientWidth")  # not cut off
-
-
-def test_what_a_method_lacks_is_left_out(page: Any, server: Live) -> None:
-    run(page, server, Method="baseline", **{"Compare with": "s3"})
-    assert page.locator(".sum").first.inner_text()[0].isdigit()
-    assert page.locator(".sum").last.inner_text().startswith("N 4 · b 2 · ")
-    charts = [panel.locator("figcaption b").all_inner_texts()
-              for panel in page.locator(".panel").all()]  # fmt: skip
-    without = ["Effective sample size", "Confidence"]
-    assert charts == [without, ["Score", *without]]
-
-
 def test_the_page_of_a_trace_shows_what_it_has(page: Any, server: Live, tmp_path: Path) -> None:
     header, *steps, last = server.lines(method="revise", rounds=3, budget=20)
     sure = json.dumps({**json.loads(last), "p_correct": 0.83})
     page.goto(write_page([header, *steps, sure], tmp_path).as_uri())
     finished(page)
     assert "probably right: 83 %" in page.locator(".graded").inner_text()
-    for number in range(3):  # charts fill their columns
-        chart, column = page.locator(".chart").nth(number), page.locator(".small").nth(number)
+    charts, columns = page.locator(".chart").all(), page.locator(".small").all()
+    for chart, column in zip(charts, columns, strict=True):  # charts fill their columns
         width = column.bounding_box()["width"]
         assert float(chart.get_attribute("width")) == pytest.approx(width, abs=2)
     facts, whole = page.locator(".sum"), json.loads(last)["nfe"]
@@ -412,10 +351,13 @@ def test_the_page_of_a_trace_shows_what_it_has(page: Any, server: Live, tmp_path
     assert page.locator(".below").is_hidden()  # nothing is folded
 
 
-def test_the_form_has_every_setting_of_the_method(page: Any, server: Live, tmp_path: Path) -> None:
+def test_the_form_has_every_setting_and_each_method_gets_those_it_uses(
+    page: Any, server: Live, tmp_path: Path
+) -> None:
     """The form is made from the schema of the settings, and only what is filled in is sent."""
     page.goto(server.url)
     page.fill("#prompt", QUESTION)
+    choose(page, "Compare with", "baseline")
     unfold(page, "Settings")
     names = {one["name"] for one in server.http.get("/v1/options").json()["settings"]} - {"method"}
     assert {"particles", "temperature", "guidance"} <= names
@@ -426,46 +368,46 @@ def test_the_form_has_every_setting_of_the_method(page: Any, server: Live, tmp_p
     choose(page, "Cadence", "block")
     choose(page, "Resampling", "systematic")
     page.locator("input[name=temperature]").fill("0.9")
-    with page.expect_request("**/v1/search") as asked:
-        search(page)
-    wanted = {"cadence": "block", "resampling": "systematic", "temperature": 0.9}
-    assert asked.value.post_data_json == {"prompt": QUESTION, "method": "s3", **wanted}
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Save trace").click()
-    download.value.save_as(tmp_path / "trace.jsonl")
-    settings = read_trace(tmp_path / "trace.jsonl").header["settings"]
-    assert {name: settings[name] for name in wanted} == wanted
-
-
-def test_a_recorded_search_plays_before_the_first_question(page: Any, server: Live) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(server.url)
-    page.locator(".grids .particle").first.wait_for()
-    assert page.get_by_role("heading", name="A diffusion model fills").is_visible()
-    assert not any(url.endswith("/v1/search") for url in asked)  # nothing is computed for it
-
-
-def test_each_method_gets_only_the_settings_it_uses(page: Any, server: Live) -> None:
-    page.goto(server.url)
-    page.fill("#prompt", QUESTION)
-    choose(page, "Method", "revise")
-    choose(page, "Compare with", "best_of_k")
-    unfold(page, "Settings")
-    unfold(page, "More of the method")
-    page.locator("input[name=look_aheads]").fill("3")
-    page.locator("input[name=seed]").fill("1")
     asked: list[Any] = []
     page.on("request", lambda request: asked.append(request))
     search(page, 2)
+    wanted = {"cadence": "block", "resampling": "systematic", "temperature": 0.9}
     bodies = [request.post_data_json for request in asked if request.url.endswith("/v1/search")]
-    assert sorted(bodies, key=lambda body: len(body["method"])) == [
-        {"prompt": QUESTION, "method": "revise", "look_aheads": 3, "seed": 1},
-        {"prompt": QUESTION, "method": "best_of_k", "seed": 1},
+    assert sorted(bodies, key=len) == [
+        {"prompt": QUESTION, "method": "baseline", "temperature": 0.9},
+        {"prompt": QUESTION, "method": "s3", **wanted},
     ]
-    assert page.locator(".failure:visible").count() == 0
-    choose(page, "Method", "baseline")
-    assert page.locator("input[name=look_aheads]").is_disabled()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save trace").first.click()
+    download.value.save_as(tmp_path / "trace.jsonl")
+    settings = read_trace(tmp_path / "trace.jsonl").header["settings"]
+    assert {name: settings[name] for name in wanted} == wanted
+    # What a method lacks is left out.
+    assert page.locator(".sum").first.inner_text().startswith("N 4 · b 2 · ")
+    assert page.locator(".sum").last.inner_text()[0].isdigit()
+    charts = [panel.locator("figcaption b").all_inner_texts()
+              for panel in page.locator(".panel").all()]  # fmt: skip
+    without = ["Effective sample size", "Confidence"]
+    assert charts == [["Score", *without], without]
+
+
+def test_another_method_loads_its_own_settings(page: Any) -> None:
+    own = {"*": SETTINGS, "tilting": {"temperature": 1.5}}
+    model = replace(fake_model(), defaults=Defaults("tiny", ("countdown",), own))
+    with serving(model, defaults={}) as live:
+        page.goto(live.url)
+        choose(page, "Method", "s3")
+        unfold(page, "Settings")
+        unfold(page, "More of the method")
+        lam = page.locator("input[name=lam]")
+        lam.fill("3")
+        choose(page, "Method", "tilting")
+        page.locator("input[name=temperature][placeholder='1.5']").wait_for()
+        choose(page, "Method", "baseline")
+        assert lam.is_disabled()
+        choose(page, "Method", "s3")
+        assert lam.input_value() == ""
+        page.locator("input[name=temperature][placeholder='0.7']").wait_for()
 
 
 def test_the_form_gets_the_same_answer_as_python(page: Any) -> None:
@@ -501,11 +443,8 @@ def test_a_text_with_holes_is_filled_and_shown_with_what_was_known(page: Any, se
 
 def classes_of(page: Any) -> list[str]:
     """The classes of the first particle's cells, without those that draw boxes."""
-    names = (
-        page.locator(".particle")
-        .first.locator(".grid .cell")
-        .evaluate_all("cells => cells.map((cell) => cell.className)")
-    )
+    cells = page.locator(".particle").first.locator(".grid .cell")
+    names = cells.evaluate_all("cells => cells.map((cell) => cell.className)")
     return [" ".join(set(name.split()) - {"cell", "left", "top"}) for name in names]
 
 
@@ -521,8 +460,7 @@ def test_a_puzzle_is_asked_and_shown_as_a_grid_that_fills(page: Any) -> None:
         assert page.locator(".legend .cell").count() == 6
         page.keyboard.press("Home")
         assert classes_of(page).count("m") > 10
-        page.set_viewport_size({"width": 390, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        fits(page, 390)
 
 
 def test_doubles_and_cells_taken_back_can_be_seen(page: Any, tmp_path: Path) -> None:

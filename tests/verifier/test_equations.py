@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from s3dlm.verifier import wrong_equalities
-from s3dlm.verifier.equations import equations_in
+from s3dlm.verifier.equations import equations_in, wrong_equalities
 
 
 def read(text):

@@ -7,18 +7,12 @@ reads gold answers, so it is not imported here: a search never does (`s3dlm.answ
 import re
 
 from s3dlm.answers import extraction, spelling
-from s3dlm.answers.delimiters import strip_end_tokens
-from s3dlm.answers.kinds import KINDS, TASK_KINDS, AnswerKind, extract, kind_of, normalise
-
-__all__ = [
-    "KINDS",
-    "TASK_KINDS",
-    "AnswerKind",
-    "extract",
-    "kind_of",
-    "normalise",
-    "strip_end_tokens",
-]
+from s3dlm.answers.kinds import KINDS as KINDS
+from s3dlm.answers.kinds import TASK_KINDS as TASK_KINDS
+from s3dlm.answers.kinds import AnswerKind as AnswerKind
+from s3dlm.answers.kinds import extract as extract
+from s3dlm.answers.kinds import kind_of as kind_of
+from s3dlm.answers.kinds import normalise as normalise
 
 for _name, _kind in {
     "number": AnswerKind(extraction.number, spelling.number),

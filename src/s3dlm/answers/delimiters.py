@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from s3dlm.answers.numbers import NUMBER, UNSIGNED, last_number_in
@@ -66,6 +67,7 @@ def up_to_stop(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=64)  # the parts of a verifier ask for that of the same text
 def find(text: str) -> Found | None:
     """The final answer by the cascade; None when there is no delimiter with anything in it."""
     return next(find_each(text), None)

@@ -53,21 +53,6 @@ def _bound(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (ends, most))
 
 
-def _end_with(parent: int) -> None:
-    """Be killed when the parent dies, where the system offers that; end now if it is already dead."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit()
-
-
-def _limit_memory() -> None:
-    if resource is not None:
-        # It may not be offered, or be bounded more tightly already.
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, WORKER_MEMORY))
-
-
 def _equal(parse: Any, verify: Any, gold: str, answer: str) -> bool:
     _bound(COMPARE_SECONDS)
     try:
@@ -81,7 +66,10 @@ def _equal(parse: Any, verify: Any, gold: str, answer: str) -> bool:
 
 def main() -> None:
     """Serve until the parent closes the pipe; the first line out says that all is loaded."""
-    _end_with(int(sys.argv[1]))
+    if sys.platform == "linux":  # be killed when the parent dies
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):  # it is dead already
+        return
     logging.disable(logging.CRITICAL)
     try:
         from math_verify import parse, verify
@@ -91,7 +79,10 @@ def main() -> None:
     if hasattr(signal, "SIGPROF"):
         signal.signal(signal.SIGPROF, _too_long)
     _equal(parse, verify, "x+1", "1+x")  # loads what is only loaded when first used
-    _limit_memory()
+    if resource is not None:
+        # It may not be offered, or be bounded more tightly already.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, WORKER_MEMORY))
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         gold, answer = json.loads(line)

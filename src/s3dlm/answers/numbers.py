@@ -21,15 +21,14 @@ _IN_TEXT = re.compile(r"([-−] ?\\?\$?)?([0-9][0-9.,]*+)")
 _MINUS = re.compile(r"(\S?)( {0,3})[-−]( ?)\\?\$?\Z")
 
 _RATIO = re.compile(rf"(-?{UNSIGNED})\s*/\s*(-?{UNSIGNED})")
-_FRAC = re.compile(
-    rf"(-?)\\[dtc]?frac\s*(?:\{{\s*(-?{UNSIGNED})\s*\}}|([0-9]))\s*"
-    rf"(?:\{{\s*(-?{UNSIGNED})\s*\}}|([0-9]))"
-)
 
 
 def frac(above: str, below: str) -> str:
     r"""The pattern of `\frac{above}{below}`, for all who read it."""
     return rf"\\[dtc]?frac\s*+\{{\s*+{above}\s*+\}}\s*+\{{\s*+{below}\s*+\}}"
+
+
+_FRAC = re.compile(r"(-?)" + frac(f"(-?{UNSIGNED})", f"(-?{UNSIGNED})"))
 
 
 def to_float(numeral: str) -> float | None:
@@ -51,8 +50,8 @@ def to_fraction(numeral: str) -> Fraction | None:
         return Fraction(numeral.replace(",", "")) if len(numeral) <= MAX_DIGITS else None
     if ratio := _RATIO.fullmatch(numeral):
         return _quotient("", ratio[1], ratio[2])
-    if frac := _FRAC.fullmatch(numeral):
-        return _quotient(frac[1], frac[2] or frac[3], frac[4] or frac[5])
+    if fraction := _FRAC.fullmatch(numeral):
+        return _quotient(*fraction.groups())
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import sys
 import textwrap
@@ -60,35 +62,27 @@ def pairs(flag: str, texts: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-TRUTH = {"true": True, "false": False}
-READ_AS: dict[str, type] = {"integer": int, "number": float, "string": str, "boolean": bool}
-
-
-def read_as(kind: type, text: str) -> Any:
-    """A word as a value; KeyError or ValueError if it is none."""
-    return TRUTH[text.lower()] if kind is bool else kind(text)
+def value_of(word: str) -> Any:
+    """A number, true, false or none; any other word stands for itself."""
+    if word == "none":
+        return None
+    try:
+        return json.loads(word.lower())
+    except ValueError:
+        return word
 
 
 def setting_values(texts: Repeated, flag: str = "--set") -> dict[str, list[Any]]:
     """`--set NAME=VALUE` as settings; several values, separated by commas, are a sweep."""
-    from s3dlm.settings import allowed, check, schema
+    from s3dlm.settings import check, fields
 
     found: dict[str, list[Any]] = {}
-    given = pairs(flag, texts)
-    rules = schema() if given else {}
-    for name, text in given.items():
+    for name, text in pairs(flag, texts).items():
         if name == "method":
             raise SettingsError(f"{flag} method={text} is not allowed; --method chooses the method")
-        if name not in rules:
-            raise SettingsError(unknown_name("setting", name, rules))
-        kind = READ_AS[rules[name]["type"]]
-        try:
-            values = [None if part == "none" else read_as(kind, part) for part in split([text])]
-        except (KeyError, ValueError) as error:
-            wanted = f"{allowed(name)}, or several, as in 1,2,4"
-            raise SettingsError(
-                f"{name}={short_repr(text)} is not allowed; give {wanted}"
-            ) from error
+        if name not in fields():
+            raise SettingsError(unknown_name("setting", name, fields()))
+        values = [value_of(word) for word in split([text])]
         found[name] = [check(name, own_verifier(v) if name == "verifier" else v) for v in values]
     return found
 
@@ -122,15 +116,14 @@ def typed(flag: str, texts: Repeated, kinds: dict[str, Any]) -> dict[str, Any]:
         if name not in kinds:
             raise SettingsError(unknown_name(flag, name, kinds))
         kind, least = kinds[name], int(name == "block")
-        words = {bool: "true or false", int: f"a whole number from {least} up"}
-        words |= {float: f"a number from {least} up"}
-        try:
-            found[name] = read_as(kind, text)
-            if kind in (int, float) and not least <= found[name] < float("inf"):
-                raise ValueError
-        except (KeyError, ValueError) as error:
-            wrong = f"{flag} {name}={short_repr(text)} is not allowed; give {words[kind]}"
-            raise SettingsError(wrong) from error
+        value: Any = text if kind is str else value_of(text)
+        if type(value) is int and kind is float:
+            value = float(value)
+        if type(value) is not kind or (kind in (int, float) and not least <= value < math.inf):
+            words = {bool: "true or false", int: f"a whole number from {least} up"}
+            wanted = words.get(kind, f"a number from {least} up")
+            raise SettingsError(f"{flag} {name}={short_repr(text)} is not allowed; give {wanted}")
+        found[name] = value
     return found
 
 

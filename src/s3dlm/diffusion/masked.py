@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -47,9 +47,11 @@ from s3dlm.search.particles import (
     CanvasPredictions,
     CleanText,
     Ints,
-    Process,
     Progress,
 )
+
+if TYPE_CHECKING:
+    from s3dlm.search.run import Run
 
 STATISTICAL = frozenset({"margin", "entropy", "pool"})  # policies that need statistics
 
@@ -82,14 +84,14 @@ class MaskedDiffusion:
         return cls(**{name: getattr(process, name) for name in names} | changes)
 
     @classmethod
-    def in_run(cls, process: Process) -> MaskedDiffusion:
+    def in_run(cls, run: Run) -> MaskedDiffusion:
         """A run's process, for methods that know masks."""
-        if not isinstance(process, MaskedDiffusion):
+        if not isinstance(run.process, MaskedDiffusion):
             raise SettingsError(
                 "this method is for models of masked diffusion, and this model is none; choose another, "
                 "such as method='s3' or 'revise'"
             )
-        return process
+        return run.process
 
     @property
     def mask_id(self) -> int:
@@ -100,16 +102,11 @@ class MaskedDiffusion:
         return len(self.schedule)
 
     @property
-    def adaptive(self) -> bool:
-        """Whether every canvas is filled at its own pace, and not by a schedule."""
-        return self.decoding.adaptive
-
-    @property
     def passes(self) -> int:
         return 2 if self.sampling.guidance else 1
 
     def progress(self, canvas: Canvas, step: int) -> Progress:
-        if self.adaptive or self.left is not None:
+        if self.decoding.adaptive or self.left is not None:
             tokens = canvas.tokens
             masked, length = tokens == self.mask_id, tokens.shape[1]
             first = np.where(masked.any(axis=1), masked.argmax(axis=1), length)
@@ -118,7 +115,7 @@ class MaskedDiffusion:
             return Progress(self._known(tokens) - given, length - given, blocks)
         begun = {reveal.start for reveal in self.schedule[: step + 1]}
         following = {reveal.start for reveal in self.schedule[step + 1 : step + 2]}
-        return Progress(step + 1, self.steps, len(begun - following))
+        return Progress(min(step + 1, self.steps), self.steps, len(begun - following))
 
     def _known(self, tokens: Ints) -> int:
         """Positions known on the canvas of which least is known."""
@@ -153,7 +150,7 @@ class MaskedDiffusion:
             uniforms=rng.random((len(tokens), int((stop - start).max()), draws)),
             temperature=decoding.temperature,
             look_ahead=self.look_ahead_wanted,
-            statistics=not self.adaptive and decoding.policy in STATISTICAL,
+            statistics=not decoding.adaptive and decoding.policy in STATISTICAL,
             label=f"step {step + 1} of {self.steps}, prompt {self.label}",
             sampling=self.sampling,
         )
@@ -163,7 +160,8 @@ class MaskedDiffusion:
         rng: np.random.Generator,
     ) -> Canvas:  # fmt: skip
         place, sampled = self._drawn(canvas, prediction, draw)
-        count: int | Ints = self.schedule[step].count
+        # What was re-masked goes on at the pace of the schedule's end.
+        count: int | Ints = self.schedule[min(step, self.steps - 1)].count
         if self.left is not None:
             count = next_counts(self.left, place[:, 0], sampled.masked)
         ranked, deferred = sampled, np.isin(sampled.tokens, self.sampling.deferred)
@@ -248,9 +246,7 @@ class MaskedDiffusion:
                 chances = np.tile(both, (some.stop - first, 1, 1))
                 texts[inside] = value.draws[source, at, some].T
                 chances[inside] = value.draws_logp[source, at, some].T
-                drawn = self.reader.clean(texts.reshape(-1, length), chances.reshape(-1, length))
-                for start in range(0, len(drawn.tokens), size):
-                    yield drawn.take(slice(start, start + size))
+                yield self.reader.clean(texts.reshape(-1, length), chances.reshape(-1, length))
 
     def greedy(self) -> MaskedDiffusion:
         if self.sampled_looks:

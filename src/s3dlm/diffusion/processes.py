@@ -23,15 +23,9 @@ if TYPE_CHECKING:
 
 def masked(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
     """The process of a job for a model of masked diffusion."""
-    decoding = job.settings.decoding
+    method, decoding, denoiser = job.settings.search, job.settings.decoding, model.denoiser
     if job.infill is not None:
         check_support(model, decoding)
-        return infilling(_answer(model, job, prompt), job.infill, model, decoding)
-    return _answer(model, job, prompt)
-
-
-def _answer(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
-    method, decoding, denoiser = job.settings.search, job.settings.decoding, model.denoiser
     # Whether somebody reads the clean texts of every step.
     scored = method.verified == "every step" or method.budget is not None
     end_ids = tuple(sorted(model.end_ids))
@@ -55,6 +49,8 @@ def _answer(model: Model, job: Job, prompt: Ints) -> MaskedDiffusion:
             deferred=end_ids if decoding.end_tokens == "last" else (),
         ),
     )
+    if job.infill is not None:
+        return infilling(process, job.infill, model, decoding)
     if denoiser.causal_block is not None:
         return _in_blocks(process, model, decoding, denoiser.causal_block)
     return process

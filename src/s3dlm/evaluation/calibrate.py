@@ -16,7 +16,7 @@ from pathlib import Path
 
 from s3dlm import tasks
 from s3dlm.errors import SettingsError
-from s3dlm.evaluation import frames, statistics
+from s3dlm.evaluation import frames
 from s3dlm.evaluation.formats import Table
 from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import Condition, title_of
@@ -112,7 +112,7 @@ def fit_groups(
             skipped.append(f"{task}, {method}: {error}")
             continue
         questions, accuracy = len({answer.question for answer in graded}), sum(right) / len(right)
-        brier = statistics.brier(probabilities, right)
+        brier = CalibrationReport.of(probabilities, right).brier
         fit = Fit(task, method, verifier, weights, questions, len(graded), accuracy, brier)
         made.append(Calibrated(fit, probabilities, right))
     return made, skipped
@@ -149,8 +149,8 @@ def tables(made: Sequence[Calibrated]) -> list[Table]:
     ]  # fmt: skip
     columns = ("task", "method", "verifier", "questions", "accuracy (%)", "Brier", "Brier, constant p", "surest half (%)")  # fmt: skip
     values = [value for calibrated in made for value in calibrated.probabilities]
-    bins = statistics.reliability(values, [right for row in made for right in row.right])
-    rows = [each.to_row() for each in bins]
+    whole = CalibrationReport.of(values, [right for row in made for right in row.right])
+    rows = [each.to_row() for each in whole.bins]
     return [
         Table("fits", "p_correct, cross-fitted over questions", columns, fits),
         Table("bins", "Reliability of all together", ("p_correct", "answers", "mean", "accuracy (%)"), rows),

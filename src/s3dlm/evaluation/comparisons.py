@@ -72,7 +72,7 @@ def _alone(row: TableRow) -> str:
 
 def _sentence(run: RecordedRun, rows: Mapping[str, TableRow], label: str, reference: str) -> str:
     """A method against the most accurate other one with the same tasks, then against the reference."""
-    if rows[label].compared is None:
+    if not rows[label].compared.problems:
         return ""
 
     def outcome(found: Comparison) -> str:

@@ -58,6 +58,8 @@ def decimal(value: float, digits: int = 1) -> str:
 
 def points(difference: Interval, p: float) -> str:
     """A difference of accuracies in points with its interval, emphasised if it is significant."""
+    if math.isnan(difference.value):
+        return ABSENT
     low, high = 100 * difference.low, 100 * difference.high
     text = f"{100 * difference.value:+.1f} [{low:+.1f}, {high:+.1f}]"
     return f"*{text}" if p < LEVEL else text

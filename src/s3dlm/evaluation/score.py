@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from s3dlm import tasks
 from s3dlm.answers import TASK_KINDS, extract, normalise
@@ -63,10 +62,6 @@ class ScoreReport:
     reliability: CalibrationReport | None  # of p_correct; None: too few graded outputs
     warnings: list[str]
     notes: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as data that `json.dumps` takes."""
-        return asdict(self)
 
 
 def score_file(

@@ -176,6 +176,7 @@ def judged(gaps: Sequence[float], difference: Interval, p_bootstrap: float) -> C
 
 
 COVERAGES = (0.1, 0.25, 0.5, 0.75, 1.0)  # shares of the answers, surest first
+BINS = 10  # of the reliability diagram
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,47 +199,33 @@ class ReliabilityBin:
 class CalibrationReport:
     """How far probabilities can be trusted."""
 
-    brier: float
+    brier: float  # mean squared distance to the truth: 0 is perfect, 0.25 says 1/2 every time
     brier_of_mean: float  # of saying the mean accuracy every time
     coverage: dict[str, float]  # accuracy on the surest share of the answers, by that share
-    bins: list[ReliabilityBin]
+    bins: list[ReliabilityBin]  # without empty ones
 
     @classmethod
     def of(cls, probabilities: Sequence[float], right: Sequence[bool]) -> CalibrationReport:
+        values, truth = np.asarray(probabilities), np.asarray(right, dtype=np.float64)
+        numbers, bins = np.clip((values * BINS).astype(int), 0, BINS - 1), []
+        for number in np.unique(numbers).tolist():
+            inside = numbers == number
+            means = float(values[inside].mean()), float(truth[inside].mean())
+            bounds = number / BINS, (number + 1) / BINS
+            bins.append(ReliabilityBin(*bounds, int(inside.sum()), *means))
+        _, index = np.unique(-values, return_inverse=True)
+        counts = np.bincount(index)
+        # From the surest answer down; ties share their accuracy.
+        ranked = np.repeat(np.bincount(index, weights=truth) / counts, counts)
         return cls(
-            brier=brier(probabilities, right),
-            brier_of_mean=brier([sum(right) / len(right)] * len(right), right),
-            coverage=accuracy_at_coverage(probabilities, right),
-            bins=reliability(probabilities, right),
+            brier=float(np.mean((values - truth) ** 2)),
+            brier_of_mean=float(truth.var()),
+            coverage={
+                f"{share:.0%}": float(ranked[: max(1, round(share * len(truth)))].mean())
+                for share in COVERAGES
+            },
+            bins=bins,
         )
-
-
-def brier(probabilities: Sequence[float], right: Sequence[bool]) -> float:
-    """The mean squared distance between probability and truth: 0 is perfect, 0.25 says 1/2 always."""
-    return float(np.mean((np.asarray(probabilities) - np.asarray(right, dtype=np.float64)) ** 2))
-
-
-def reliability(
-    probabilities: Sequence[float], right: Sequence[bool], bins: int = 10
-) -> list[ReliabilityBin]:
-    """The reliability diagram as a table; empty bins are left out."""
-    values, truth = np.asarray(probabilities), np.asarray(right, dtype=np.float64)
-    numbers, diagram = np.clip((np.clip(values, 0, 1) * bins).astype(int), 0, bins - 1), []
-    for number in np.unique(numbers).tolist():
-        low, high, inside = number / bins, (number + 1) / bins, numbers == number
-        means = float(values[inside].mean()), float(truth[inside].mean())
-        diagram.append(ReliabilityBin(low, high, int(inside.sum()), *means))
-    return diagram
-
-
-def accuracy_at_coverage(probabilities: Sequence[float], right: Sequence[bool]) -> dict[str, float]:
-    """The accuracy on the surest share of answers, for each share; ties share their accuracy."""
-    _, index = np.unique(-np.asarray(probabilities, dtype=np.float64), return_inverse=True)
-    counts = np.bincount(index)
-    rights = np.bincount(index, weights=np.asarray(right, dtype=np.float64))
-    truth = np.repeat(rights / counts, counts)  # from the surest answer down
-    surest = {f"{share:.0%}": truth[: max(1, round(share * len(truth)))] for share in COVERAGES}
-    return {share: float(answers.mean()) for share, answers in surest.items()}
 
 
 @dataclass(frozen=True, slots=True)

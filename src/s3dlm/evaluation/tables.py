@@ -14,7 +14,14 @@ from s3dlm.evaluation import paper
 from s3dlm.evaluation.formats import ABSENT, LEVEL, Table, decimal, p_value, percent, points
 from s3dlm.evaluation.frames import RecordedRun
 from s3dlm.evaluation.plan import Condition, title_of
-from s3dlm.evaluation.statistics import CalibrationReport, Cell, Comparison, mean, mean_cell
+from s3dlm.evaluation.statistics import (
+    CalibrationReport,
+    Cell,
+    Comparison,
+    compare,
+    mean,
+    mean_cell,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +51,12 @@ class TableRow:
         return len(self.cells) == len(self.run.tasks)
 
     @property
-    def compared(self) -> Comparison | None:
-        """With the reference, on the problems that both have."""
+    def compared(self) -> Comparison:
+        """With the reference, on the problems that both have; on none if it is the reference."""
         if self.reference in ("", self.label):
-            return None
+            return compare([])
         task = None if len(self.cells) > 1 else next(iter(self.cells))
-        found = self.run.compare(self.label, self.reference, task)
-        return found if found.problems else None
+        return self.run.compare(self.label, self.reference, task)
 
     def printed(self, name: str) -> float:
         """What the paper prints for this method, task and block length; NaN if nothing."""
@@ -66,10 +72,6 @@ class Column:
     title: str  # {reference} and {mean} are filled in
     text: Callable[[TableRow], str]
     tables: str  # their keys
-
-
-def _if(found: Comparison | None, text: Callable[[Comparison], str]) -> str:
-    return ABSENT if found is None else text(found)
 
 
 def _ticked(yes: bool) -> str:
@@ -126,11 +128,11 @@ COLUMNS = (
     TASK_COLUMNS,
     Column("{mean} [95 %]", lambda r: percent(r.cell.accuracy) if r.whole else ABSENT, "summary sweep"),
     Column("{mean}", lambda r: decimal(100 * r.cell.accuracy.value) if r.whole else ABSENT, "short"),
-    Column("Points vs {reference}", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "summary gains"),
-    Column("Points", lambda r: _if(r.compared, lambda c: points(c.difference, c.p)), "comparisons"),
-    Column("Better : worse", lambda r: _if(r.compared, lambda c: f"{c.wins} : {c.losses}"), "comparisons"),
-    Column("Problems", lambda r: _if(r.compared, lambda c: str(c.problems)), "comparisons"),
-    Column("p", lambda r: _if(r.compared, lambda c: p_value(c.p)), "summary gains comparisons"),
+    Column("Points vs {reference}", lambda r: points(r.compared.difference, r.compared.p), "summary gains"),
+    Column("Points", lambda r: points(r.compared.difference, r.compared.p), "comparisons"),
+    Column("Better : worse", lambda r: f"{r.compared.wins} : {r.compared.losses}", "comparisons"),
+    Column("Problems", lambda r: str(r.compared.problems), "comparisons"),
+    Column("p", lambda r: p_value(r.compared.p), "summary gains comparisons"),
     Column("Passes", lambda r: decimal(r.cell.nfe), "summary gains cost sweep"),
     Column("Passes without sharing", lambda r: decimal(r.cell.nfe_logical), "summary gains cost sweep"),
     Column("Failed", lambda r: str(r.cell.failed) if r.run.failures else ABSENT, "summary"),

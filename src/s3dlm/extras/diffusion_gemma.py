@@ -133,8 +133,8 @@ class OpenBlocks:
         known, blocks, vectors = [], [], []
         for place, (index, row) in enumerate(batch):
             request = self.requests[index]
-            start = int(request.starts[row])
-            blocks.append(torch.from_numpy(request.canvas[row, start : request.stops[row]]))
+            start = int(request.start[row])
+            blocks.append(torch.from_numpy(request.canvas[row, start : request.stop[row]]))
             before = (*request.prompt.tolist(), *request.canvas[row, :start].tolist())
             known.append(len(before))
             behind.setdefault((len(blocks[-1]), *before), []).append(place)

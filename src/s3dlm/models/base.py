@@ -81,6 +81,11 @@ class Denoiser:
         """
         raise NotImplementedError
 
+    def encode_some(self, tokens: Tensor, keys: Tensor | None, wanted: Tensor) -> Tensor:
+        """As `encode`, with what is `wanted`: flat positions (n,) of the rows, beyond which no features
+        are read."""
+        return self.encode(tokens, keys)
+
     def head(self, features: Tensor) -> Tensor:
         """Logits of chosen positions: (n, width) → (n, vocabulary)."""
         raise NotImplementedError

@@ -204,7 +204,7 @@ class PrefixCache:
 
 def fixed_start(request: Rows, row: int) -> int:
     """Where the open block of a row begins; 0 if a mask is before it."""
-    start = int(request.starts[row])
+    start = int(request.start[row])
     return 0 if request.masked[row, :start].any() else start
 
 
@@ -234,7 +234,7 @@ class DualCache(PrefixCache):
 
     def _row(self, entries: dict[EntryKey, CacheEntry], request: Rows, row: int) -> CachedRow:
         prompt, canvas, start = request.prompt, request.canvas[row], fixed_start(request, row)
-        stop = int(request.stops[row])
+        stop = int(request.stop[row])
         key = (start, canvas[:start].tobytes() + b"|" + canvas[stop:].tobytes())
         entry = entries.get(key)
         if entry is not None and entry.used + 1 == self.every:
@@ -269,7 +269,7 @@ def leave(
     both = (features,) if plain is None else (features, plain)
     for place, (index, row) in enumerate(batch):
         request = requests[index]
-        if request.keep:
+        if request.kept is not None:
             begin = place * width + request.prompt.size
             begin -= 0 if known is None else int(known[place])
             at = torch.from_numpy(begin + request.masked[row].nonzero()[0]).to(features.device)
@@ -279,6 +279,7 @@ def leave(
 def recalled(request: Rows, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
     """Features (rows, canvas, width) of rows that were run before, 0 where nothing is read; with
     guidance those without the prompt, too, but flat."""
+    assert request.kept is not None
     features = torch.cat([request.kept[row] for row in rows], 1)
     wanted = torch.from_numpy(request.masked[list(rows)]).to(features.device)
     dense = features.new_zeros(len(features), *wanted.shape, features.shape[2])

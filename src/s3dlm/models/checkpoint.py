@@ -12,20 +12,18 @@ tensor goes to a *slot*: some rows of one parameter.
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from s3dlm.errors import ModelError
+from s3dlm.errors import ModelError, short_repr
 from s3dlm.models.base import Loading, Model
 from s3dlm.models.family import Family, TensorNames, TransformerConfig, find_mask_id, integer
 from s3dlm.models.folder import read_json, shards
@@ -33,7 +31,7 @@ from s3dlm.models.tokenizer import GridTokenizer, TextTokenizer, load_tokenizer
 from s3dlm.models.transformer import Transformer
 
 BD3LM_BLOCK = 32
-QUIET_BELOW = 256 * 2**20  # bytes; smaller models load before a progress bar can be read
+LARGE = 256 * 2**20  # bytes; smaller models load before a progress bar can be read
 FAULTS_SHOWN = 5  # how many tensors an error names
 
 
@@ -62,8 +60,8 @@ def layout(config: TransformerConfig, names: TensorNames) -> dict[str, Slot]:
     if not config.tied:
         slots[names.output] = Slot("output.weight", matrix)
     if config.grid is not None:
-        slots[names.places] = Slot("grid.places", (3 * config.grid**2, config.width))
-        slots[names.grid_bias] = Slot("grid.bias", (config.layers, config.heads, 3))
+        slots["grid.places"] = Slot("grid.places", (3 * config.grid**2, config.width))
+        slots["grid.bias"] = Slot("grid.bias", (config.layers, config.heads, 3))
     for index in range(config.layers):
         prefix = names.block.format(index=index)
         for name, slot in _block_layout(config, names, index).items():
@@ -103,14 +101,13 @@ def _block_layout(config: TransformerConfig, names: TensorNames, index: int) -> 
     if experts is None:
         feed(names.feed, "{}.weight", config.hidden)
         return slots
-    slots[names.router] = Slot("mixture.router", (experts.count, width))
+    slots["mlp.gate.weight"] = Slot("mixture.router", (experts.count, width))
     if experts.sigmoid:
-        slots[names.router_bias] = Slot("mixture.router_bias", (experts.count,))
+        slots["mlp.gate.expert_bias"] = Slot("mixture.router_bias", (experts.count,))
     for expert in range(experts.count):
-        stored = projections(names.expert.format(expert=expert))
-        feed(stored, "mixture.{}", experts.hidden, expert)
+        feed(projections(f"mlp.experts.{expert}."), "mixture.{}", experts.hidden, expert)
     if experts.shared:
-        feed(projections(names.shared), "mixture.shared_{}", experts.shared)
+        feed(projections("mlp.shared_experts."), "mixture.shared_{}", experts.shared)
     return slots
 
 
@@ -124,47 +121,44 @@ def load_native(name: str, folder: Path, family: Family, how: Loading) -> Model:
     else:
         tokenizer = load_tokenizer(folder, trust_remote_code=how.trusted)
     mask_id = find_mask_id(stated, name, tokenizer.inner, family, how.mask_id)
-    config = family.read(stated, family, mask_id)
     block = how.block
     if block is None and "bd3lm" in Path(name).name.lower() and family.name.startswith("A2D"):
         block = BD3LM_BLOCK  # no file states it: these are told by their names alone
-    if block is not None:
-        config = replace(config, causal_block=block or None)
+    try:
+        config = family.read(stated, family, mask_id)
+        if block is not None:
+            config = replace(config, causal_block=block or None)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ModelError(
+            f"the network's {wrong['loc'][0]}={short_repr(wrong['input'])} is not allowed: {wrong['msg']}"
+        ) from None
     files = shards(folder)
     slots = _checked_layout(folder, config, family, files)
     with torch.device("meta"):
         network = Transformer(config)
     state: dict[str, Tensor] = {}
-    total = how.dtype.itemsize * sum(math.prod(slot.shape) for slot in slots.values())
-    with _progress(total, shown=how.progress and total >= QUIET_BELOW) as advance:
-        for stored, tensor in _tensors(files):
-            if (slot := slots.get(stored)) is None:
-                continue
-            if slot.parameter not in state:
-                shape = network.get_parameter(slot.parameter).shape
-                state[slot.parameter] = torch.empty(shape, dtype=how.dtype, device=how.device)
-            rows = slot.of(state)
-            rows.copy_(tensor)
-            advance(rows.nbytes)
+    tensors: Iterable[tuple[str, Tensor]] = _tensors(files)
+    if how.progress and sys.stderr.isatty() and sum(each.stat().st_size for each in files) > LARGE:
+        from rich import console, progress  # take as long as loading a small model
+
+        where = console.Console(stderr=True)
+        tensors = progress.track(
+            tensors, "Loading weights", len(slots), console=where, transient=True
+        )
+    for name_in_file, tensor in tensors:
+        if (slot := slots.get(name_in_file)) is None:
+            continue
+        if slot.parameter not in state:
+            shape = network.get_parameter(slot.parameter).shape
+            state[slot.parameter] = torch.empty(shape, dtype=how.dtype, device=how.device)
+        slot.of(state).copy_(tensor)
     if how.adapter is not None:
         how.adapter.merge({stored: slot.of(state) for stored, slot in slots.items()})
     network.load_state_dict(state, strict=True, assign=True)
     network.requires_grad_(False).eval()
     ends = tokenizer.end_ids(stated.get("eos_token_id"), family.end_tokens)
     return Model(name, network, tokenizer, ends)
-
-
-@contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, to be told how many bytes more were read."""
-    if not (shown and sys.stderr.isatty()):
-        yield lambda read: None
-        return
-    from rich.console import Console  # takes as long as loading a small model
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        yield partial(bar.advance, bar.add_task("Loading weights", total=total))
 
 
 def _checked_layout(
@@ -183,17 +177,14 @@ def _checked_layout(
         )
     slots = layout(config, family.names)
     spare = {family.names.output} if config.tied else set()
+    extra = stored.keys() - slots.keys() - spare
     faults = {
         "missing": [name for name in slots if name not in stored],
-        "unexpected": [
-            name
-            for name in stored
-            if name not in slots and name not in spare and not name.endswith("rotary_emb.inv_freq")
-        ],
+        "unexpected": sorted(n for n in extra if not n.endswith("rotary_emb.inv_freq")),
         "wrongly shaped": [
             f"{name} is {list(stored[name])}, must be {list(slot.shape)}"
             for name, slot in slots.items()
-            if name in stored and stored[name] != slot.shape
+            if stored.get(name, slot.shape) != slot.shape
         ],
     }
     told = []

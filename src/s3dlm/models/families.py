@@ -52,7 +52,6 @@ LLAMA_NAMES = TensorNames(
     key_norm="self_attn.k_norm.weight",
     feed_norm="post_attention_layernorm.weight",
     feed=("mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"),
-    shared="shared_expert.",
 )
 
 LLADA2_NAMES = replace(
@@ -62,7 +61,6 @@ LLADA2_NAMES = replace(
     out="attention.dense.weight",
     query_norm="attention.query_layernorm.weight",
     key_norm="attention.key_layernorm.weight",
-    shared="mlp.shared_experts.",
 )
 
 NEMOTRON_NAMES = replace(
@@ -166,13 +164,12 @@ def _experts(config: Config) -> Experts | None:
     if count is None:
         return None
     hidden = integer(config, "moe_intermediate_size", "expert_intermediate_size")
-    shared = integer(config, "num_shared_experts", default=0) * hidden
     sigmoid = "n_group" in config
     return Experts(
         count=count,
         chosen=integer(config, "num_experts_per_tok"),
         hidden=hidden,
-        shared=shared or integer(config, "shared_expert_intermediate_size", default=0),
+        shared=integer(config, "num_shared_experts", default=0) * hidden,
         first_layer=_first_mixture(config),
         sigmoid=sigmoid,
         groups=integer(config, "n_group", default=1),

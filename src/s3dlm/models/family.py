@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from s3dlm.errors import ModelError, SettingsError, short_repr
 
@@ -16,113 +19,103 @@ Config: TypeAlias = Mapping[str, Any]  # the contents of config.json
 
 LARGEST_NUMBER = 1e30  # no number of a config.json is larger
 
+
+def _whole(most: int, least: int = 1) -> Any:
+    return Field(strict=True, ge=least, le=most)
+
+
 # Larger than any published model, small enough that a product of two cannot exhaust a machine
 # before the shapes have been compared with the weight files.
-LARGEST_SHAPE = {
-    "vocabulary": 2_000_000,
-    "text_vocabulary": 2_000_000,
-    "width": 65_536,
-    "layers": 512,
-    "heads": 1024,
-    "key_value_heads": 1024,
-    "head_width": 4096,
-    "rope_width": 4096,
-    "hidden": 1_000_000,
-    "context": 4_194_304,
-    "causal_block": 4_194_304,
-    "grid": 4,
-}
+Width = Annotated[int, _whole(65_536)]
+Hidden = Annotated[int, _whole(1_000_000)]
+Heads = Annotated[int, _whole(1024)]
+HeadWidth = Annotated[int, _whole(4096)]
+VocabularySize = Annotated[int, _whole(2_000_000)]
+Positions = Annotated[int, _whole(4_194_304)]
+ExpertCount = Annotated[int, _whole(4096)]
+Number = Annotated[float, Field(ge=0, lt=LARGEST_NUMBER)]
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic_dataclass(frozen=True)
 class Experts:
     """A mixture of experts in place of the feed-forward layer."""
 
-    count: int
-    chosen: int  # experts per token
-    hidden: int  # inner width of each expert
-    shared: int = 0  # inner width of the expert that every token uses; 0: none
-    first_layer: int = 0  # layers before it are dense
+    count: ExpertCount
+    chosen: ExpertCount  # experts per token
+    hidden: Hidden  # inner width of each expert
+    shared: Annotated[int, _whole(1_000_000, 0)] = 0  # inner width of the one that every token uses
+    first_layer: Annotated[int, _whole(512, 0)] = 0  # layers before it are dense
     sigmoid: bool = False  # router: sigmoid with a bias used for choosing only, else softmax
-    groups: int = 1  # experts compete in groups, of which the best are kept
-    kept_groups: int = 1
+    groups: ExpertCount = 1  # experts compete in groups, of which the best are kept
+    kept_groups: ExpertCount = 1
     renormalised: bool = False  # whether the weights of the chosen experts add up to one
-    scale: float = 1.0  # of the routed experts' sum
+    scale: Number = 1.0  # of the routed experts' sum
 
     def __post_init__(self) -> None:
-        _check_whole("count", self.count, 4096)
-        _check_whole("groups", self.groups, self.count)
-        _check_whole("kept_groups", self.kept_groups, self.groups)
-        _check_whole("hidden", self.hidden, LARGEST_SHAPE["hidden"])
-        _check_whole("shared", self.shared, LARGEST_SHAPE["hidden"], least=0)
-        _check_whole("first_layer", self.first_layer, LARGEST_SHAPE["layers"], least=0)
-        _check_number("scale", self.scale)
-        members = self.count // self.groups
-        if self.count % self.groups or (self.groups > 1 and members < 2):
+        members, rest = divmod(self.count, self.groups)
+        fits = not rest and (members > 1 or self.groups == 1) and self.kept_groups <= self.groups
+        if not fits or self.chosen > members * self.kept_groups:
             raise ModelError(
-                f"{self.count} experts cannot form {self.groups} equal groups of two or more"
+                f"{self.count} experts cannot form {self.groups} equal groups of two or more, of which "
+                f"{self.kept_groups} have the {self.chosen} that a token chooses"
             )
-        _check_whole("chosen", self.chosen, members * self.kept_groups)
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic_dataclass(frozen=True)
 class Yarn:
     """Rotary positions of a longer context than was trained first (YaRN, 2309.00071)."""
 
-    factor: float  # how much longer
-    original: int  # the context that was trained first
-    fast: float = 32.0  # pairs that turn this often in it keep their speed
-    slow: float = 1.0  # those that turn less often than this are slowed by `factor`
-    attention: float = 1.0  # factor of queries and keys
+    factor: Annotated[Number, Field(ge=1)]  # how much longer
+    original: Positions  # the context that was trained first
+    fast: Number = 32.0  # pairs that turn this often in it keep their speed
+    slow: Annotated[Number, Field(gt=0)] = 1.0  # those that turn less often are slowed by `factor`
+    attention: Annotated[Number, Field(gt=0)] = 1.0  # factor of queries and keys
     whole: bool = True  # the ramp between the two begins and ends with whole pairs
-    query_beta: float = 0.0  # a query grows by 1 + β ln(1 + ⌊position / original⌋), as in Llama 4
+    query_beta: Number = 0.0  # a query grows by 1 + β ln(1 + ⌊position / original⌋), as in Llama 4
 
     def __post_init__(self) -> None:
-        _check_whole("original_max_position_embeddings", self.original, LARGEST_SHAPE["context"])
-        for name in ("factor", "fast", "slow", "attention", "query_beta"):
-            _check_number(name, getattr(self, name))
-        if self.factor < 1 or not 0 < self.slow < self.fast or not self.attention:
+        if self.slow >= self.fast:
             raise ModelError(
-                f"YaRN needs a factor of 1 or more, 0 < beta_slow < beta_fast and an attention factor "
-                f"above 0; config.json states {self.factor:g}, {self.slow:g}, {self.fast:g} and "
-                f"{self.attention:g}"
+                f"YaRN needs a beta_slow below beta_fast; config.json states {self.slow:g} and {self.fast:g}"
             )
 
 
-@dataclass(frozen=True, slots=True)
+@pydantic_dataclass(frozen=True)
 class TransformerConfig:
     """The shape of a network; two configs that are equal hold the same tensors."""
 
-    vocabulary: int  # rows of the embedding, and logits per position
-    width: int
-    layers: int
-    heads: int
-    hidden: int  # inner width of SwiGLU
-    mask_id: int  # −1: none, it denoises uniform noise
-    context: int
-    key_value_heads: int | None = None  # None: as many as heads
-    head_width: int | None = None  # None: width / heads
-    rope_theta: float = 10_000.0
-    rope_width: int | None = None  # leading part of each head that is rotated; None: all of it
+    vocabulary: VocabularySize  # rows of the embedding, and logits per position
+    width: Width
+    layers: Annotated[int, _whole(512)]
+    heads: Heads
+    hidden: Hidden  # inner width of SwiGLU
+    mask_id: Annotated[int, _whole(2_000_000, -1)]  # −1: none, it denoises uniform noise
+    context: Positions
+    key_value_heads: Heads | None = None  # None: as many as heads
+    head_width: HeadWidth | None = None  # None: width / heads
+    rope_theta: Number = 10_000.0
+    rope_width: HeadWidth | None = (
+        None  # leading part of each head that is rotated; None: all of it
+    )
     yarn: Yarn | None = None
-    norm_epsilon: float = 1e-5
+    norm_epsilon: Number = 1e-5
     qkv_bias: bool = False
     qk_norm: bool = False  # RMSNorm on each head's query and key
     tied: bool = False  # the head is the embedding
-    causal_block: int | None = None  # a position sees its own block of this size and earlier ones
+    causal_block: Positions | None = (
+        None  # a position sees its own block of this size and earlier ones
+    )
     causal_prefix: bool = False  # what is before the open block is read causally
     shift: bool = False  # position i is predicted by the features of position i − 1
     experts: Experts | None = None
-    text_vocabulary: int | None = None  # ids from here on are no text and are never predicted
-    grid: int | None = None  # n: a row is a grid of n²×n² cells, and nothing is rotated
+    text_vocabulary: VocabularySize | None = (
+        None  # ids from here on are no text and are never predicted
+    )
+    grid: Annotated[int, _whole(4)] | None = None  # n: a row is a grid of n²×n² cells; no rotation
 
     def __post_init__(self) -> None:
-        for name, most in LARGEST_SHAPE.items():
-            if getattr(self, name) is not None:
-                _check_whole(name, getattr(self, name), most)
-        _check_whole("mask_id", self.mask_id, self.vocabulary - 1, least=-1)
-        _check_number("rope_theta", self.rope_theta)
-        _check_number("norm_epsilon", self.norm_epsilon)
+        if self.mask_id >= self.vocabulary:
+            raise ModelError(f"mask_id={self.mask_id} must be below vocabulary={self.vocabulary}")
         if self.causal_prefix and self.causal_block is None:
             raise ModelError(
                 "a model that reads its prefix causally needs its blocks; leave out block=0"
@@ -169,24 +162,6 @@ class TransformerConfig:
         return None if experts is None or layer < experts.first_layer else experts
 
 
-def _check_whole(name: str, value: object, most: int, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ModelError(
-            f"the network's {name}={short_repr(value)} must be a whole number from {least} to {most}"
-        )
-
-
-def _check_number(name: str, value: object) -> None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 <= value < LARGEST_NUMBER
-    ):
-        raise ModelError(
-            f"the network's {name}={short_repr(value)} must be a number from 0 to {LARGEST_NUMBER:g}"
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class TensorNames:
     """What a family's checkpoints call each part; parts of a block follow the `block` prefix."""
@@ -202,12 +177,6 @@ class TensorNames:
     feed: tuple[str, str, str]  # gate, up and down
     query_norm: str = "q_norm.weight"
     key_norm: str = "k_norm.weight"
-    router: str = "mlp.gate.weight"
-    router_bias: str = "mlp.gate.expert_bias"
-    expert: str = "mlp.experts.{expert}."  # then gate_proj, up_proj and down_proj
-    shared: str = "mlp.shared_experts."
-    places: str = "grid.places"
-    grid_bias: str = "grid.bias"
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class Forward:
 
     def _predict(
         self, requests: Sequence[Rows], results: list[Prediction], batch: Batch
-    ) -> list[tuple[Place, list[NDArray[Any]]]]:
+    ) -> list[tuple[Place, dict[str, NDArray[Any]]]]:
         """Everything that is wanted of a batch, on the host."""
         request = requests[batch[0][0]]
         guided, again = request.sampling.guidance > 0, request.is_kept(batch[0][1])
@@ -126,14 +126,14 @@ class Forward:
         width, flat = features.shape[1], features.flatten(0, 1)
         if not again and self.remembers:
             leave(requests, results, batch, width, known, flat, plain)
-        found = groups(requests, results, batch, width, known)
+        found = list(groups(requests, results, batch, width, known, self.positions))
         waiting = [self._read(places, flat, plain, sampled) for sampled, places in found]
         # All of the batch is queued, so that a GPU makes the host wait here alone.
-        arrays = [[tensor.cpu().numpy() for tensor in tensors] for tensors in waiting]
+        arrays = [{name: each.cpu().numpy() for name, each in read.items()} for read in waiting]
         self.clock.settle()
-        read = []
-        for (_, places), (largest, *whole) in zip(found, arrays, strict=True):
-            last = 0
+        filled = []
+        for (_, places), whole in zip(found, arrays, strict=True):
+            largest, last = whole.pop("largest"), 0
             for place in places:
                 first, last = last, last + place.feature.size
                 if not np.isfinite(largest[first:last]).all():
@@ -141,8 +141,8 @@ class Forward:
                         f"the model returned NaN or infinite logits at {place.request.label}; check "
                         "the weights and dtype (float16 overflows: try bfloat16 or float32)"
                     )
-                read.append((place, [array[first:last] for array in whole]))
-        return read
+                filled.append((place, {name: each[first:last] for name, each in whole.items()}))
+        return filled
 
     def _encode(
         self, requests: Sequence[Rows], batch: Batch, *, without_prompt: bool = False
@@ -154,72 +154,57 @@ class Forward:
             width = max(longest, min(width, self.denoiser.context))
         tokens = np.zeros((len(batch), width), dtype=np.int64)
         keys = np.zeros((len(batch), width), dtype=np.bool_)
+        wanted = []
         for place, (index, row) in enumerate(batch):
             request, size = requests[index], requests[index].prompt.size
             tokens[place, :size] = self.denoiser.mask_id if without_prompt else request.prompt
             tokens[place, size : request.length] = request.canvas[row]
             keys[place, : request.length] = True
+            wanted.append(place * width + size + request.masked[row].nonzero()[0])
         seen = torch.from_numpy(keys).to(self.device) if self.on_cpu or not keys.all() else None
         tensor = torch.from_numpy(tokens).to(self.device)
+        read = torch.from_numpy(np.concatenate(wanted)).to(self.device)
         with self.clock:
-            return self.denoiser.encode(tensor, seen)
+            return self.denoiser.encode_some(tensor, seen, read)
 
     def _read(
         self, places: list[Place], features: Tensor, plain: Tensor | None, sampled: bool
-    ) -> list[Tensor]:
-        """Reduce the features of all places of a group; the largest logit comes first."""
-        wanted = np.concatenate([place.feature for place in places])
-        index = torch.from_numpy(wanted).to(self.device)
-        uniforms = asked = None
-        if sampled:
-            drawn = np.concatenate([place.uniforms() for place in places]).astype(np.float32)
-            uniforms = torch.from_numpy(drawn).to(self.device)
-        request = places[0].request
-        if sampled and request.asked is not None:
-            tokens = np.concatenate([place.asked() for place in places])
-            asked = torch.from_numpy(tokens).to(self.device)
-        limits = AllowedTokens.of(places, self.device) if sampled else None
-        pieces = []
-        for first in range(0, len(index), self.positions):
-            at = slice(first, first + self.positions)
-            chosen = features.index_select(0, index[at])
-            without = None if plain is None else plain.index_select(0, index[at])
-            some = None if uniforms is None else uniforms[at]
-            given = None if asked is None else asked[at]
-            few = None if limits is None else limits.within(first, first + self.positions)
-            warmth = places[0].temperature
-            pieces.append(self._reduce_logits(chosen, without, some, given, few, request, warmth))
-        if len(pieces) == 1:
-            return pieces[0]
-        return [torch.cat(tensors) for tensors in zip(*pieces, strict=True)]
+    ) -> dict[str, Tensor]:
+        """What is wanted of places that are read together, by the fields of `Prediction`, and the
+        largest logits."""
 
-    def _reduce_logits(
-        self, features: Tensor, plain: Tensor | None, uniforms: Tensor | None,
-        asked: Tensor | None, limits: AllowedTokens | None, request: Rows, temperature: float,
-    ) -> list[Tensor]:  # fmt: skip
-        """Largest logit, best token, its log-probability; where sampled, draws and what else is asked."""
-        sampling = request.sampling
+        def together(each: Callable[[Place], NDArray[Any]]) -> Tensor:
+            return torch.from_numpy(np.concatenate([*map(each, places)])).to(self.device)
+
+        request, temperature = places[0].request, places[0].temperature
+        sampling, index = request.sampling, together(lambda place: place.feature)
+        limits = AllowedTokens.of(places, self.device) if sampled else None
+        chosen = features.index_select(0, index)
+        without = None if plain is None else plain.index_select(0, index)
         drawn_from = 0.0 if sampling.filtered else temperature
-        logits = partial(self._logits, features, plain, sampling, limits)
+        logits = partial(self._logits, chosen, without, sampling, limits)
         largest, shifted = self._shift(logits, drawn_from)
-        read = [largest, shifted.best, shifted.best_logp]
-        if uniforms is not None:
-            drawn = shifted
-            if sampling.filtered:
-                allowed = restrict(shifted.logits, temperature, sampling.top_k, sampling.top_p)
-                drawn = shift(allowed, 1.0 if temperature else 0.0, self.cache_rows)
-            tokens = drawn.sample(uniforms)
-            reported = drawn if sampling.tempered else shifted
-            read += [tokens, reported.logp(tokens)]
-            if request.statistics:
-                read += reported.statistics(self.cache_rows)
-            if sampling.deferred:
-                waiting = torch.tensor([sampling.deferred], device=tokens.device)
-                read.append(reported.logp(waiting.expand(len(tokens), -1)).exp().sum(1))
-            if asked is not None:
-                read.append(shifted.logp(asked))
-            if self.expected:
-                read.append(self.denoiser.expected(reported.logits.softmax(-1)).float())
+        read = {"largest": largest, "top": shifted.best, "top_logp": shifted.best_logp}
+        if not sampled:
+            return read
+        drawn = shifted
+        if sampling.filtered:
+            allowed = restrict(shifted.logits, temperature, sampling.top_k, sampling.top_p)
+            drawn = shift(allowed, 1.0 if temperature else 0.0, self.cache_rows)
+        uniforms = together(lambda p: p.in_block(p.request.uniforms).astype(np.float32))
+        tokens = drawn.sample(uniforms)
+        reported = drawn if sampling.tempered else shifted
+        read |= {"draws": tokens, "draws_logp": reported.logp(tokens)}
+        if request.statistics:
+            read["margin"], read["entropy"] = reported.statistics(self.cache_rows)
+        if sampling.deferred:
+            waiting = torch.tensor([sampling.deferred], device=self.device)
+            read["deferred"] = reported.logp(waiting.expand(len(tokens), -1)).exp().sum(1)
+        if request.asked is not None:
+            asked = together(lambda place: place.in_block(place.request.asked))  # type: ignore[arg-type]
+            read["asked_logp"] = shifted.logp(asked)
+        if self.expected:
+            read["vectors"] = self.denoiser.expected(reported.logits.softmax(-1)).float()
         return read
 
     def _shift(self, read: Callable[[], Tensor], temperature: float) -> tuple[Tensor, Shifted]:

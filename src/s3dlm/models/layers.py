@@ -48,8 +48,10 @@ class Block(nn.Module):
         mask: Mask,
         past: Tensor | None = None,
         keep: list[KeysValues] | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
-        """`x` is (rows × length, width): matrices stay flat, only attention sees the rows."""
+        """`x` is (rows × length, width): matrices stay flat, only attention sees the rows. Returned are all
+        positions, or those that are wanted."""
         heads, rotating = self.heads, self.heads + self.kv_heads  # values are not rotated
         qkv = self.qkv(rms_norm(x, self.attention_norm, self.epsilon))
         qkv = qkv.view(*shape, rotating + self.kv_heads, self.size)
@@ -75,6 +77,8 @@ class Block(nn.Module):
             query, key, value, attn_mask=mask, enable_gqa=shared > 1
         )
         attended = attended.transpose(1, 2).reshape(-1, heads * self.size)
+        if wanted is not None:
+            x, attended = x.index_select(0, wanted), attended.index_select(0, wanted)
         x = add_linear(x, self.out, attended)
         fed = rms_norm(x, self.feed_norm, self.epsilon)
         if self.mixture is not None:

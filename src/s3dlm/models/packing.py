@@ -48,8 +48,8 @@ class Rows:
     prompt: Ints  # (prompt,)
     canvas: Ints  # (rows, length)
     masked: NDArray[np.bool_]  # (rows, length) positions not yet known
-    start: int | Ints  # the open block, sampled next: one for all rows, or each row its own
-    stop: int | Ints
+    start: Ints  # (rows,) the open block of each row, sampled next
+    stop: Ints  # (rows,)
     uniforms: Floats  # (rows, block, draws) in [0, 1): one for each sample of each position
     temperature: float | Floats  # one for all rows, or each row its own
     look_ahead: bool  # whether positions outside the open block are predicted too
@@ -59,13 +59,13 @@ class Rows:
     asked: Ints | None = None  # (rows, block, any) tokens whose log-probabilities are wanted
     allowed: NDArray[np.int32] | None = None
     """(rows, words) the tokens that the first masked position of each row may have, a bit each"""
-    keep: bool = False  # whether the prediction shall say what may be kept of each row
-    kept: Sequence[Any] = ()  # of each row what an earlier prediction left of an equal one, or None
+    kept: Sequence[Any] | None = None
+    """Of each row what an earlier prediction left of an equal one, or None; given, this one leaves it, too."""
     vectors: Sequence[Any] | None = None  # of each row what its last prediction expected, or None
 
     def is_kept(self, row: int) -> bool:
         """Whether a row need not be run again."""
-        return len(self.kept) > 0 and self.kept[row] is not None
+        return self.kept is not None and self.kept[row] is not None
 
     def take(self, rows: slice) -> Rows:
         """Some of the rows."""
@@ -76,22 +76,6 @@ class Rows:
             if isinstance(value, np.ndarray | list | tuple) and name != "prompt"
         }
         return replace(self, **parts)
-
-    @property
-    def starts(self) -> Ints:
-        """(rows,) where the open block of each row begins."""
-        return np.broadcast_to(np.asarray(self.start), len(self.canvas))
-
-    @property
-    def stops(self) -> Ints:
-        """(rows,) where it ends."""
-        return np.broadcast_to(np.asarray(self.stop), len(self.canvas))
-
-    def is_in_block(self) -> NDArray[np.bool_]:
-        """(rows or 1, length) which positions belong to the open block of their row."""
-        place = np.arange(self.canvas.shape[1])
-        start, stop = np.reshape(self.start, (-1, 1)), np.reshape(self.stop, (-1, 1))
-        return np.asarray((place >= start) & (place < stop))
 
     @property
     def length(self) -> int:
@@ -112,7 +96,7 @@ class Prediction:
     deferred: Floats | None = None  # (rows, block) probability of the ids that wait, together
     asked_logp: Floats | None = None  # (rows, block, any) of the tokens that were asked for
     vectors: Floats | None = None  # (rows, block, any) of a model that is conditioned by them
-    kept: Sequence[Any] = ()  # (rows) for `Rows.kept`, if that was asked for
+    kept: Sequence[Any] = ()  # (rows) for `Rows.kept`, if those were given
 
     @classmethod
     def empty(cls, request: Rows, expected: int = 0) -> Prediction:
@@ -129,7 +113,7 @@ class Prediction:
             deferred=np.zeros(block[:2]) if request.sampling.deferred else None,
             asked_logp=None if request.asked is None else np.zeros(request.asked.shape),
             vectors=np.zeros((*block[:2], expected), np.float32) if expected else None,
-            kept=list(request.kept or [None] * len(request.canvas)) if request.keep else (),
+            kept=() if request.kept is None else list(request.kept),
         )
 
     @classmethod
@@ -156,13 +140,14 @@ class Place:
     feature: Ints  # (places,) into the batch's rows × width
     temperature: float = 0.0
 
-    def uniforms(self) -> Floats:
-        draws = self.request.uniforms.shape[2]
-        return self.request.uniforms.reshape(-1, draws)[self.block]
+    def part(self, first: int, last: int) -> Place:
+        at = slice(first, last)
+        parts = (self.canvas[at], self.block[at], self.feature[at])
+        return Place(self.request, self.result, *parts, self.temperature)
 
-    def asked(self) -> Ints:
-        assert self.request.asked is not None
-        return self.request.asked.reshape(-1, self.request.asked.shape[2])[self.block]
+    def in_block(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Of values (rows, block, any) those of these positions."""
+        return values.reshape(-1, values.shape[2])[self.block]
 
     def limited(self) -> tuple[Ints, NDArray[np.int32]]:
         """Which of the places have a limited choice of tokens, and which tokens."""
@@ -171,20 +156,11 @@ class Place:
         (first,) = np.nonzero(position == self.request.masked.argmax(axis=1)[row])
         return first, self.request.allowed[row[first]]
 
-    def fill(self, read: Sequence[NDArray[Any]]) -> None:
-        result = self.result
-        result.top.reshape(-1)[self.canvas] = read[0]
-        result.top_logp.reshape(-1)[self.canvas] = read[1]
-        if len(read) > 2:
-            draws = result.draws.shape[2]
-            result.draws.reshape(-1, draws)[self.block] = read[2]
-            result.draws_logp.reshape(-1, draws)[self.block] = read[3]
-        statistics = (
-            result.margin, result.entropy, result.deferred, result.asked_logp, result.vectors,
-        )  # fmt: skip
-        wanted = (values for values in statistics if values is not None)
-        for statistic, values in zip(wanted, read[4:], strict=False):  # none where nothing is drawn
-            statistic.reshape(-1, *values.shape[1:])[self.block] = values
+    def fill(self, read: Mapping[str, NDArray[Any]]) -> None:
+        """Write what was read here into the fields of the result."""
+        for name, values in read.items():
+            at = self.canvas if name in ("top", "top_logp") else self.block
+            getattr(self.result, name).reshape(-1, *values.shape[1:])[at] = values
 
 
 def batches(
@@ -214,11 +190,12 @@ def groups(
     results: Sequence[Prediction],
     batch: Batch,
     width: int,
-    known: Ints | None = None,
-) -> list[tuple[bool, list[Place]]]:
-    """Wanted places that can be read together: (sampled, places). Masked positions of the open block
-    are sampled, those outside it are not. The features of a row begin behind its first `known`
-    positions (rows of the batch,)."""
+    known: Ints | None,
+    most: int,
+) -> Iterator[tuple[bool, list[Place]]]:
+    """Wanted places that can be read together, at most so many: (sampled, places). Masked positions of
+    the open block are sampled, those outside it are not. The features of a row begin behind its first
+    `known` positions (rows of the batch,)."""
     found: dict[tuple[object, ...], list[Place]] = {}
     table = np.array(batch)
     begins = np.arange(len(batch)) * width - (0 if known is None else known)
@@ -226,7 +203,8 @@ def groups(
         request, sampling = requests[index], requests[index].sampling
         here = table[:, 0] == index
         row, begin = table[here, 1], begins[here] + request.prompt.size
-        inside = request.is_in_block()
+        position = np.arange(request.canvas.shape[1])
+        inside = (position >= request.start[:, None]) & (position < request.stop[:, None])
         warmth = np.broadcast_to(np.asarray(request.temperature), len(request.canvas))
         kinds = [(True, each) for each in np.unique(warmth[row]).tolist()]
         for sampled, temperature in [*kinds, (False, 0.0)] if request.look_ahead else kinds:
@@ -237,7 +215,7 @@ def groups(
             if not wanted.size:
                 continue
             canvas = row[wanted] * request.canvas.shape[1] + position
-            block = row[wanted] * request.uniforms.shape[1] + position - request.starts[row[wanted]]
+            block = row[wanted] * request.uniforms.shape[1] + position - request.start[row[wanted]]
             kind: tuple[object, ...] = (False, sampling.suppressed, sampling.guidance)
             if sampled:
                 draws = request.uniforms.shape[2]
@@ -247,4 +225,15 @@ def groups(
             feature = begin[wanted] + position
             place = Place(request, results[index], canvas, block, feature, temperature)
             found.setdefault(kind, []).append(place)
-    return [(bool(kind[0]), places) for kind, places in found.items()]
+    for kind, places in found.items():
+        together, room = list[Place](), most
+        for place in places:
+            first, size = 0, place.feature.size
+            while first < size:
+                together.append(place.part(first, first + room))
+                first, room = first + together[-1].feature.size, room - together[-1].feature.size
+                if not room:
+                    yield bool(kind[0]), together
+                    together, room = [], most
+        if together:
+            yield bool(kind[0]), together

@@ -179,11 +179,6 @@ class AllowedTokens:
         rows = np.concatenate([at + begin for (at, _), begin in zip(found, begins, strict=False)])
         return cls(rows, torch.from_numpy(np.concatenate([w for _, w in found])).to(device))
 
-    def within(self, first: int, last: int) -> AllowedTokens:
-        """Those of a slice of the rows."""
-        begin, end = np.searchsorted(self.rows, [first, last])
-        return AllowedTokens(self.rows[begin:end] - first, self.words[begin:end])
-
     def apply(self, logits: Tensor) -> None:
         """Make all other tokens impossible."""
         bit = torch.arange(32, dtype=torch.int32, device=logits.device)

@@ -73,7 +73,9 @@ class Transformer(nn.Module, Denoiser):
         """The largest useful batch: on CPU a larger one only falls out of the caches."""
         return 1024 if self.device.type == "cpu" else 16384
 
-    def encode(self, tokens: Tensor, keys: Tensor | None = None) -> Tensor:
+    def encode(
+        self, tokens: Tensor, keys: Tensor | None = None, wanted: Tensor | None = None
+    ) -> Tensor:
         length = tokens.shape[1]
         if length > self.context:
             raise ModelError(
@@ -87,8 +89,13 @@ class Transformer(nn.Module, Denoiser):
             )
         if self.grid is not None:
             self.grid.check(length)
-        features = self.body(tokens, keys)
-        return shift_right(features) if self.config.shift else features
+        if self.config.shift:
+            return shift_right(self.body(tokens, keys))
+        return self.body(tokens, keys, wanted=wanted)
+
+    def encode_some(self, tokens: Tensor, keys: Tensor | None, wanted: Tensor) -> Tensor:
+        """The last layer's feed-forward part runs for what is wanted alone; all else is 0."""
+        return self.encode(tokens, keys, wanted)
 
     def reader(self) -> PrefixCache | None:
         """A cache of keys and values: exact with blocks, else the dual cache, if it was asked for; a grid
@@ -117,10 +124,13 @@ class Transformer(nn.Module, Denoiser):
         past: Past | None = None,
         keep: list[KeysValues] | None = None,
         opening: Tensor | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         length = tokens.shape[1]
         tokens, keys = whole_vectors(tokens, keys)
         rows, padded = tokens.shape
+        if wanted is not None:  # on CPU of whole vectors of rows, too, the first one again
+            wanted = None if padded > length else F.pad(wanted, (0, -len(wanted) % LENGTH_MULTIPLE))
         rope, mask = self.rope(padded, tokens.device, past), self.mask(keys, padded, past, opening)
         x = self.embedding(tokens.reshape(-1))
         masks = [mask] * len(self.blocks)
@@ -129,8 +139,11 @@ class Transformer(nn.Module, Denoiser):
             masks = list(self.grid.attention(padded))
         for index, block in enumerate(self.blocks):
             before = None if past is None else past.layers[index]
-            x = block(x, (rows, padded), rope, masks[index], before, keep)
+            last = wanted if index == len(self.blocks) - 1 else None
+            x = block(x, (rows, padded), rope, masks[index], before, keep, last)
         x = rms_norm(x, self.norm, self.config.norm_epsilon)
+        if wanted is not None:
+            x = x.new_zeros(rows * padded, x.shape[1]).index_copy_(0, wanted, x)
         return x.view(rows, padded, -1)[:, :length]
 
     def mask(

@@ -31,18 +31,24 @@ def occurrence(row: Ints) -> Ints:
     return np.array([next(turns[value]) for value in row.tolist()], dtype=np.int64)
 
 
-def _independent(
-    process: Process, particles: Particles, branching: int, step: int, rng: np.random.Generator
-) -> tuple[Ints, Canvas]:
-    """Every child from a draw of its own."""
-    parent = np.repeat(np.arange(len(particles)), branching)
+def grown(
+    process: Process, particles: Particles, parent: Ints, step: int, rng: np.random.Generator
+) -> Canvas:
+    """A child of each of these parents from a draw of its own; finished ones copy themselves."""
     canvas, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
     open_ = np.flatnonzero(prediction.row >= 0)
     if open_.size:
         some = prediction.take(open_)
         draw = occurrence(some.row)
         canvas.put(open_, process.expand(canvas.take(open_), some, draw, step, rng))
-    return parent, canvas
+    return canvas
+
+
+def _independent(
+    process: Process, particles: Particles, branching: int, step: int, rng: np.random.Generator
+) -> tuple[Ints, Canvas]:
+    parent = np.repeat(np.arange(len(particles)), branching)
+    return parent, grown(process, particles, parent, step, rng)
 
 
 def _distinct(

@@ -29,13 +29,8 @@ def setting(default: Any, description: str, *, shown: bool = True, **bounds: Any
 
 
 more = partial(setting, shown=False)
-
-
-def meaning(description: str, *, shown: bool = True, **bounds: Any) -> Any:
-    """What a type means that settings of several methods have; its default stands with each. Arguments are
-    those of `setting`."""
-    extra: Any = {"shown": shown}
-    return Field(description=description, json_schema_extra=extra, **bounds)
+# What a type means that settings of several methods have: its default stands with each.
+meaning = partial(setting, ...)
 
 
 Size = Annotated[int, Field(ge=1, le=65536)]

@@ -260,7 +260,9 @@ class Ahead:
     """What the model predicts for the children of a step."""
 
     prediction: CanvasPredictions
-    looks: Iterator[CleanText]  # of each child the likeliest clean text, then sampled ones
+    looks: Iterator[
+        CleanText
+    ]  # of each child the likeliest clean text, then sampled ones in portions
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def effective_sample_size(weights: Floats) -> float:
 
 def ssp(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """Srinivasan Sampling Process: each count is ⌊ξ⌋ or ⌈ξ⌉ of its expectation ξ = count·w."""
-    parts = [math.modf(expected) for expected in _expected(log_weights, count).tolist()]
+    parts = [math.modf(expected) for expected in (count * normalised(log_weights)).tolist()]
     offspring = [int(whole) for _, whole in parts]
     open_ = [(index, fraction) for index, (fraction, _) in enumerate(parts) if fraction]
     if not open_:
@@ -86,7 +86,7 @@ def multinomial(log_weights: ArrayLike, count: int, rng: np.random.Generator) ->
 
 def residual(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """The whole part of each expectation for sure, the rest by independent draws."""
-    expected = _expected(log_weights, count)
+    expected = count * normalised(log_weights)
     offspring = np.floor(expected).astype(np.int64)
     left = count - int(offspring.sum())
     if left:
@@ -98,7 +98,6 @@ def residual(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> In
 def top(log_weights: ArrayLike, count: int, rng: np.random.Generator) -> Ints:
     """The heaviest survive, one copy each, ties broken at random; for comparison, it is biased."""
     weights = normalised(log_weights)
-    _check_count(count)
     shuffled = rng.permutation(weights.size)
     ranked = shuffled[np.argsort(-weights[shuffled], kind="stable")]
     offspring = np.zeros(weights.size, dtype=np.int64)
@@ -114,19 +113,8 @@ for _resampler in (ssp, systematic, stratified, residual, multinomial, top):
     RESAMPLERS.register(_resampler.__name__, _resampler)
 
 
-def _check_count(count: int) -> None:
-    if count < 0:
-        raise SettingsError(f"count={count} is not allowed; give the survivors wanted, from 0 up")
-
-
-def _expected(log_weights: ArrayLike, count: int) -> Floats:
-    _check_count(count)
-    return count * normalised(log_weights)
-
-
 def _invert(log_weights: ArrayLike, count: int, points: Callable[[], Floats]) -> Ints:
     """How many of the points in [0, 1) fall into each weight's share of the line."""
-    _check_count(count)
     edges = np.cumsum(normalised(log_weights))
     if count == 0:
         return np.zeros(edges.size, dtype=np.int64)

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from s3dlm.search.expand import CHILD_SAMPLINGS
 from s3dlm.search.particles import (
-    PORTION,
     Ahead,
     Canvas,
     CanvasPredictions,
@@ -184,12 +182,12 @@ class Run:
         count = ahead.prediction.row.size
         if not wanted:
             return Looked(ahead.prediction, next(ahead.looks), Scores.missing(count))
+        where = f"step {self.steps + 1} of {self.process.steps}"
         made, judged = list[CleanText](), list[Scores]()
-        at_once = None if self.scorer.takes_many else max(1, PORTION // count)
-        while portion := list(islice(ahead.looks, at_once)):
-            made.append(CleanText.join(portion))
-            where = f"step {self.steps + 1} of {self.process.steps}"
-            judged.append(await self.scorer.score(made[-1], where))
+        looks = [CleanText.join([*ahead.looks])] if self.scorer.takes_many else ahead.looks
+        for portion in looks:
+            made.append(portion)
+            judged.append(await self.scorer.score(portion, where))
         texts, scores = CleanText.join(made), Scores.join(judged)
         if scores.total.size > count:  # several each
             rank = scores.total + self.scorer.satisfied(scores.total, scores.spans)
@@ -279,7 +277,7 @@ class Run:
         self.allow(cost)  # what is refused draws no random numbers
         rows = process.ask(canvas.take(first[open_]), step, self.rng)
         if self.memo.capacity:
-            rows = replace(rows, kept=kept, keep=True)
+            rows = replace(rows, kept=kept)
         value = await Predict(rows)
         self.pay(cost, logical * process.passes)
         self.memo.keep(asked, value.kept)

@@ -72,12 +72,18 @@ class Limits:
                     f"limit {field.name}={value!r} is not allowed; give a number above 0"
                 )
 
-    def check(self, settings: Settings, model: Model, choices: int = 1) -> None:
-        """Refuse settings of a search, of which a request makes so many, beyond a limit."""
+    def check(
+        self, settings: Settings, model: Model, choices: int = 1, infill: str | None = None
+    ) -> None:
+        """Refuse settings of a search, of which a request makes so many, and holes beyond a limit."""
         children = settings.search.size * settings.search.children
         most_nfe = settings.most_nfe_in_blocks(model.denoiser.causal_block)
+        tokens = 0 if infill is None else sum(Template.parse(infill).lengths)
+        if not settings.search.budget:  # holes may be longer than an answer
+            most_nfe *= max(1, -(-tokens // settings.decoding.gen_length))
         for name, value, most in (
             ("gen_length", settings.decoding.gen_length, self.length),
+            ("the tokens in the holes of infill", tokens, self.length),
             ("particles × branching", children, self.children),
             ("steps", settings.decoding.steps, self.steps),
             ("the forward passes that it can need", most_nfe, self.nfe),
@@ -87,21 +93,6 @@ class Limits:
             if value > most:
                 raise SettingsError(
                     f"{name}={value} is more than this server's limit of {most}; give a smaller value"
-                )
-
-    def check_infill(self, settings: Settings, template: Template) -> None:
-        """Refuse holes beyond a limit."""
-        tokens = sum(template.lengths)
-        longer = -(-tokens // settings.decoding.gen_length)
-        once = settings.most_nfe * (1 if settings.search.budget else longer)
-        for what, value, most in (
-            ("the holes of infill have {} tokens", tokens, self.length),
-            ("infill can need {} forward passes", once, self.nfe),
-        ):
-            if value > most:
-                raise SettingsError(
-                    f"{what.format(value)}, more than this server's limit of {most}; use shorter "
-                    "holes"
                 )
 
     def check_prompt(self, model: Model, characters: int) -> None:

@@ -15,7 +15,7 @@ from s3dlm import __version__
 from s3dlm.engine import Result
 from s3dlm.search.step import Step
 from s3dlm.server import schemas
-from s3dlm.server.parse import Parsed
+from s3dlm.server.parse import Parsed, keeps_revealed_tokens
 from s3dlm.server.reporting import ApiError
 from s3dlm.server.scheduler import Started
 from s3dlm.server.streaming import CertainText, Watch, cut
@@ -77,7 +77,8 @@ class Reply:
         that left nothing more certain, the rest at the end, and last, with an empty text, how the choice
         ended."""
         parsed, model = self.parsed, self.service.model
-        certain = [CertainText(model, parsed.stops, parsed.streams_text) for _ in parsed.jobs]
+        live = keeps_revealed_tokens(parsed.settings) and not parsed.calls
+        certain = [CertainText(model, parsed.stops, live) for _ in parsed.jobs]
         async for index, event in watch.events():
             if isinstance(event, Started):
                 if index % (self.body.n or 1) == 0:  # a prompt counts once for all its choices

@@ -11,7 +11,6 @@ from typing import Any
 
 from s3dlm import tasks
 from s3dlm.diffusion.grammar import Grammar
-from s3dlm.diffusion.infill import Template
 from s3dlm.engine import Job
 from s3dlm.errors import SettingsError, unknown_name
 from s3dlm.job import OWN_PACE
@@ -45,15 +44,9 @@ class Parsed:
     def settings(self) -> Settings:
         return self.jobs[0].settings
 
-    @property
-    def streams_text(self) -> bool:
-        """Whether tokens that all survivors agree on are sure to be sent as they are: with a method whose
-        answer descends from the survivors of every step."""
-        return not self.calls and keeps_revealed_tokens(self.settings)
-
 
 def keeps_revealed_tokens(settings: Settings) -> bool:
-    """Whether the answer descends from the survivors of every step."""
+    """Whether the answer descends from the survivors of every step, so that it will have what they all have."""
     selection = SELECTIONS[settings.search.selection]
     from_elsewhere = selection.from_all_seen or selection.from_steps
     return settings.search.final and not from_elsewhere
@@ -132,8 +125,6 @@ def _jobs(
     before = sum(len(turn.text) for turn in earlier) + len(body.infill or "")
     for prompt in prompts:
         service.limits.check_prompt(service.model, before + len(prompt))
-    if body.infill is not None:
-        service.limits.check_infill(settings[0], Template.parse(body.infill))
     verifier = None if body.verifier is None else service.verifiers.get(body.verifier)
     return [
         Job(prompt, task, own, None, verifier, earlier, body.infill, grammar=grammar)
@@ -181,7 +172,7 @@ def _settings(
         if has(row, "rounds"):
             overrides.setdefault("rounds", 0)  # as many as the budget allows
     settings = Settings(method, **service.values(method, task, overrides))
-    service.limits.check(settings, service.model, count)
+    service.limits.check(settings, service.model, count, body.infill)
     return settings
 
 

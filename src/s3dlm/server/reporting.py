@@ -108,14 +108,16 @@ def as_api_error(error: BaseException, request_id: str | None = None) -> ApiErro
 
 
 def _malformed(mistakes: Sequence[Mapping[str, Any]], body: object) -> ApiError:
-    """A body that is not JSON or does not match the schema; names the first mistake."""
+    """A body that is not JSON or does not match the schema."""
     first = mistakes[0]
     if first["type"] == "json_invalid":
         message = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
         return ApiError(400, message, code="invalid_json")
-    place = _place(first, body)
-    # One message for each type that was tried at this place.
-    messages = dict.fromkeys(each["msg"] for each in mistakes if _place(each, body) == place)
+    places = [_place(each, body) for each in mistakes]
+    # The deepest: who sends a list with a wrong part need not hear that a text is allowed, too.
+    place = max(places, key=lambda place: place.count("."))
+    told = zip(mistakes, places, strict=True)  # one message for each type that was tried there
+    messages = dict.fromkeys(each["msg"] for each, where in told if where == place)
     name = _shortened(place, LONGEST_PARAM) or "the body"
     return ApiError(400, f"{name}: {'; or: '.join(messages)}", param=place or None)
 
@@ -123,12 +125,12 @@ def _malformed(mistakes: Sequence[Mapping[str, Any]], body: object) -> ApiError:
 def _place(mistake: Mapping[str, Any], body: object) -> str:
     """Where in the body, without the names of the types that were tried there."""
     path: list[str] = []
-    for part in mistake["loc"][1:]:
+    for left, part in enumerate(mistake["loc"][1:], 2 - len(mistake["loc"])):
         if isinstance(body, dict) and part in body:
             body = body[part]
         elif isinstance(body, list) and isinstance(part, int):
             body = body[part] if part < len(body) else None
-        elif mistake["type"] != "missing":
+        elif left or mistake["type"] != "missing":
             continue
         path.append(str(part))
     return ".".join(path)

@@ -119,7 +119,7 @@ class Middleware:
             message = "a body has a Content-Length or a Transfer-Encoding, not both"
             raise ApiError(400, message, headers={"Connection": "close"})
         if path in OPEN_PATHS or path.startswith(PAGE_PREFIX):
-            if request.method not in ("GET", "HEAD"):  # its body is not read
+            if request.method != "GET":  # its body is not read
                 message, close = "this path answers GET", {"Connection": "close"}
                 raise ApiError(405, message, code="method_not_allowed", headers=close)
             return

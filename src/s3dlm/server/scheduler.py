@@ -23,7 +23,7 @@ from typing import Any
 from s3dlm.engine import Event, Job, Result
 from s3dlm.errors import S3dlmError, VerifierError
 from s3dlm.job import Running, prepare
-from s3dlm.models.base import Model, Tokenizer
+from s3dlm.models.base import Model
 from s3dlm.search.step import Step
 from s3dlm.server.batching import Demand, FairShare, ServerBatcher
 from s3dlm.server.limits import Limits, share
@@ -65,13 +65,6 @@ class Ticket:
 
 
 Tell = Callable[[Ticket, Event | Started], None]
-
-
-def _tokenises_once(tokenizer: Tokenizer) -> Tokenizer:
-    """A tokenizer that remembers the prompts of one request; in all else it is the model's own."""
-    once: Any = copy.copy(tokenizer)
-    once.chat, once.converse = cache(tokenizer.chat), cache(tokenizer.converse)
-    return once  # type: ignore[no-any-return]
 
 
 class Scheduler:
@@ -175,7 +168,10 @@ class Scheduler:
     def _prepare(self) -> None:
         """Check and tokenise the prompts of one request at a time, each prompt once."""
         while tickets := self._unprepared.get():  # an empty request ends the thread
-            model = replace(self.model, tokenizer=_tokenises_once(self.model.tokenizer))
+            tokenizer = self.model.tokenizer
+            once: Any = copy.copy(tokenizer)
+            once.chat, once.converse = cache(tokenizer.chat), cache(tokenizer.converse)
+            model = replace(self.model, tokenizer=once)
             for ticket in tickets:
                 if ticket.cancelled:
                     continue

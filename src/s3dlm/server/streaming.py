@@ -143,10 +143,12 @@ class CertainText:
 
     def after(self, step: Step) -> str:
         """What became certain at this step."""
-        # Without masks a token that is known may be taken back.
-        if not self.live or self.stopped or self.model.denoiser.mask_id < 0:
+        mask = self.model.denoiser.mask_id
+        if not self.live or self.stopped or mask < 0:  # without masks, tokens may be taken back
             return ""
-        tokens = agreed(step, self.model.denoiser.mask_id)
+        rows = step.tokens[step.survivor]
+        same = (rows == rows[0]).all(axis=0) & (rows[0] != mask)
+        tokens = rows[0, : np.cumprod(same).sum()].tolist()  # up to the first difference
         ends = [i for i, token in enumerate(tokens) if token in self.model.end_ids]
         # The last token may still change how its neighbour is spelt.
         known = tokens[: ends[0]] if ends else tokens[:-1]
@@ -158,8 +160,7 @@ class CertainText:
 
     def rest(self, text: str) -> str:
         """What is left of the final text."""
-        whole, self.stopped = cut(text, self.stops)
-        return self._new(whole)
+        return self._new(cut(text, self.stops)[0])
 
     def _new(self, text: str) -> str:
         if not text.startswith(self.sent):
@@ -167,12 +168,3 @@ class CertainText:
         new = text[len(self.sent) :]
         self.sent = text
         return new
-
-
-def agreed(step: Step, mask_id: int) -> list[int]:
-    """The tokens that all survivors share, from the first position to the first difference."""
-    tokens = step.tokens[step.survivor]
-    same = (tokens == tokens[0]).all(axis=0) & (tokens[0] != mask_id)
-    length = same.size if same.all() else int(np.argmin(same))
-    shared: list[int] = tokens[0, :length].tolist()
-    return shared

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from s3dlm.diffusion.grammar import Grammar
+from s3dlm.errors import short_repr
 from s3dlm.server.reporting import ApiError
 
 
@@ -105,7 +106,7 @@ def grammar_of(body: Structured) -> Grammar | None:
 
 def grammar_of_call(tools: list[Tool], choice: str | ToolChoice | None) -> Grammar | None:
     """The grammar of a call of one of the tools, as JSON with name and arguments; None: no call."""
-    if not tools or choice == "none":
+    if choice == "none" or (not tools and choice in (None, "auto")):
         return None
     if choice is None or choice == "auto":
         message = (
@@ -113,12 +114,12 @@ def grammar_of_call(tools: list[Tool], choice: str | ToolChoice | None) -> Gramm
             "written; give 'required', the name of a function, or 'none'"
         )
         raise ApiError(400, message, param="tool_choice", code="unsupported_parameter")
-    functions = [tool.function for tool in tools]
-    if isinstance(choice, ToolChoice):
-        functions = [each for each in functions if each.name == choice.function.name]
-        if not functions:
-            message = f"tool_choice names {choice.function.name!r}, which is not among the tools"
-            raise ApiError(400, message, param="tool_choice")
+    named = choice.function.name if isinstance(choice, ToolChoice) else None
+    functions = [tool.function for tool in tools if named in (None, tool.function.name)]
+    if not functions:
+        wanted = "a call" if named is None else f"a call of {short_repr(named)}"
+        message = f"tool_choice wants {wanted}, and tools has none; add it, or give 'none'"
+        raise ApiError(400, message, param="tool_choice")
     calls: list[dict[str, Any]] = [
         {
             "type": "object",

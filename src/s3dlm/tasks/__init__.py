@@ -5,34 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from s3dlm.errors import short_repr
-from s3dlm.tasks.base import (
-    NONE,
-    PROMPT_STYLES,
-    TASKS,
-    Prompt,
-    Sample,
-    Task,
-    get,
-    of_question,
-)
+from s3dlm.tasks.base import NONE as NONE
+from s3dlm.tasks.base import PROMPT_STYLES as PROMPT_STYLES
+from s3dlm.tasks.base import TASKS as TASKS
+from s3dlm.tasks.base import Prompt as Prompt
+from s3dlm.tasks.base import Sample as Sample
+from s3dlm.tasks.base import Task as Task
+from s3dlm.tasks.base import get as get
+from s3dlm.tasks.base import of_question as of_question
 from s3dlm.tasks.benchmarks import BENCHMARKS
-from s3dlm.tasks.data import Loaded, load, require_file, task_of_file
-
-__all__ = [
-    "NONE",
-    "PROMPT_STYLES",
-    "TASKS",
-    "Loaded",
-    "Prompt",
-    "Sample",
-    "Task",
-    "get",
-    "load",
-    "names",
-    "of_question",
-    "outside",
-    "require_file",
-]
+from s3dlm.tasks.data import Loaded as Loaded
+from s3dlm.tasks.data import load as load
+from s3dlm.tasks.data import require_file as require_file
+from s3dlm.tasks.data import task_of_file
 
 for _task in BENCHMARKS:
     TASKS.register(_task.name, _task)

@@ -7,48 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from s3dlm.verifier.base import (
-    HOLE,
-    PARTS,
-    SELF,
-    Score,
-    Verifier,
-)
+from s3dlm.verifier.base import HOLE as HOLE
+from s3dlm.verifier.base import PARTS as PARTS
+from s3dlm.verifier.base import SELF as SELF
+from s3dlm.verifier.base import Score as Score
+from s3dlm.verifier.base import Verifier as Verifier
 from s3dlm.verifier.checker import checker
-from s3dlm.verifier.composite import Composite, compose, from_row
-from s3dlm.verifier.equations import wrong_equalities
-from s3dlm.verifier.names import (
-    GENERAL,
-    LOADERS,
-    VERIFIERS,
-    NamedVerifier,
-    as_verifier,
-    bundled_verifiers,
-    check_verifier,
-    for_task,
-    installed,
-)
+from s3dlm.verifier.composite import Composite as Composite
+from s3dlm.verifier.composite import compose as compose
+from s3dlm.verifier.composite import from_row
+from s3dlm.verifier.names import GENERAL as GENERAL
+from s3dlm.verifier.names import LOADERS as LOADERS
+from s3dlm.verifier.names import VERIFIERS as VERIFIERS
+from s3dlm.verifier.names import NamedVerifier as NamedVerifier
+from s3dlm.verifier.names import as_verifier as as_verifier
+from s3dlm.verifier.names import bundled_verifiers as bundled_verifiers
+from s3dlm.verifier.names import check_verifier as check_verifier
+from s3dlm.verifier.names import for_task as for_task
+from s3dlm.verifier.names import installed as installed
 from s3dlm.verifier.weights import PAPER
-
-__all__ = [
-    "GENERAL",
-    "HOLE",
-    "LOADERS",
-    "PARTS",
-    "SELF",
-    "VERIFIERS",
-    "Composite",
-    "NamedVerifier",
-    "Score",
-    "Verifier",
-    "as_verifier",
-    "bundled_verifiers",
-    "check_verifier",
-    "compose",
-    "for_task",
-    "installed",
-    "wrong_equalities",
-]
 
 _BUNDLED: dict[str, tuple[Callable[[str], Verifier], str]] = {
     "paper": (lambda task: from_row(PAPER[task]), "the paper's composite"),

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from s3dlm.answers import grids
 from s3dlm.answers.extraction import expression_in, last_expression, options_of
@@ -41,24 +41,13 @@ def countdown_puzzle(prompt: str) -> tuple[float | None, Counter[float] | None]:
     return float(targets[-1]) if targets else None, pool
 
 
-def countdown(parsed: ParsedText) -> float:
+def countdown(parsed: ParsedText, *, sharp: bool = False) -> float:
     """0.6 for the target (0.3 within 1, else 0.1) and 0.4 for the numbers (else 0.1).
 
-    A text without any expression gets 0: there is nothing to match. The same when the question
-    cannot be read; any expression gets 0.7 there.
+    A text without any expression gets 0: there is nothing to match. If nothing can be read from the
+    question, any expression gets 0.7; what cannot be read of it counts as missed. The sharp rule of
+    `checker` tells more distances apart, and numbers count in full only when each is used exactly once.
     """
-    return _countdown(parsed, sharp=False)
-
-
-def checker_countdown(parsed: ParsedText) -> float:
-    """As the paper's, but the numbers count in full only when each is used exactly once.
-
-    What cannot be read from the question counts as missed; if nothing can be read, it is 0.7.
-    """
-    return _countdown(parsed, sharp=True)
-
-
-def _countdown(parsed: ParsedText, *, sharp: bool) -> float:
     # A text that has not come to its answer yet may show an expression already.
     answer = parsed.answer
     written = expression_in(answer.content) if answer else last_expression(parsed.text)
@@ -77,6 +66,9 @@ def _countdown(parsed: ParsedText, *, sharp: bool) -> float:
     if sharp:
         return numbers + (0.1 + 0.2 / (1 + distance))
     return numbers + (0.1 if distance > 1 else 0.3)
+
+
+checker_countdown = partial(countdown, sharp=True)
 
 
 def sudoku(parsed: ParsedText) -> float:

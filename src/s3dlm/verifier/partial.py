@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 
 from s3dlm.answers import delimiters, grids
 from s3dlm.answers.extraction import options_of
@@ -37,22 +38,15 @@ def counted(**wrong: int) -> Score:
     return Score(1 / (1 + sum(wrong.values())), parts)
 
 
-def sudoku_so_far(prompt: str, text: str) -> Score:
-    """Marks that stand twice in a unit or contradict a clue."""
-    doubles, _ = _conflicts(prompt, text)
-    return counted(duplicates=doubles)
-
-
-def sudoku_with_solver(prompt: str, text: str) -> Score:
-    """The same, and cells that no mark fits any more."""
-    doubles, dead = _conflicts(prompt, text)
-    return counted(duplicates=doubles, candidates=dead)
-
-
-def _conflicts(prompt: str, text: str) -> tuple[int, int]:
+def sudoku_so_far(prompt: str, text: str, *, solver: bool = False) -> Score:
+    """Marks that stand twice in a unit or contradict a clue; to a solver, cells that no mark fits any more."""
     puzzle = grids.puzzle_in(prompt)
     cells = _cells(text, None if puzzle is None else len(puzzle))
-    return (0, 0) if cells is None else grids.conflicts(cells, puzzle)
+    doubles, dead = (0, 0) if cells is None else grids.conflicts(cells, puzzle)
+    return counted(duplicates=doubles, **({"candidates": dead} if solver else {}))
+
+
+sudoku_with_solver = partial(sudoku_so_far, solver=True)
 
 
 def _cells(text: str, size: int | None) -> str | None:

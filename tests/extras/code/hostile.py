@@ -6,6 +6,17 @@ A program returns "escaped" where it got what it wanted, so that a sandbox with 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from s3dlm.extras.code.sandbox import Sandbox
+
+MODES = {"all mechanisms": (), "no namespaces": ("namespaces",), "no landlock": ("landlock",)}
+SECRET = "SECRET-4711"
 LOOP = "took too long"
 DEAD = "ended without an answer"
 WRONG = "AssertionError"  # it answered, and the answer is wrong
@@ -118,3 +129,51 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         "import ctypes, platform\nlibc = ctypes.CDLL(None)\nnumbers = {'x86_64': (101, 165, 272, 310, 317, 321, 425, 435, 29, 62), 'aarch64': (117, 40, 97, 270, 277, 280, 425, 435, 194, 129)}[platform.machine()]\ndef f(x): return 'escaped' if any(libc.syscall(n, 0, 0, 0, 0, 0) >= 0 for n in numbers) else None",
     ),
 }  # fmt: skip
+
+
+class Outside:
+    """What no program may touch: a file that everybody may write to, and a port that listens."""
+
+    def __init__(self, folder: Path, server: socket.socket) -> None:
+        self.folder, self.server = folder, server
+        self.port = str(server.getsockname()[1])
+
+    def aimed(self, source: str) -> str:
+        """The program, with this as its target."""
+        return source.replace("{out}", str(self.folder)).replace("{port}", self.port)
+
+    def harm(self, *sandboxes: Sandbox) -> list[str]:
+        """What programs have done nevertheless, or left behind."""
+        found = [] if (self.folder / "victim").read_text() == "unharmed" else ["victim"]
+        found += [path.name for path in self.folder.iterdir() if path.name != "victim"]
+        with contextlib.suppress(BlockingIOError):
+            found.append(f"connected: {self.server.accept()}")
+        found += ["shared memory"] * os.path.exists("/dev/shm/s3dlm-hostile")
+        return found + [pid for sandbox in sandboxes for pid in processes(sandbox)]
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[Outside]:
+    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as server:
+        os.chmod(name, 0o777)
+        victim = Path(name) / "victim"
+        victim.write_text("unharmed")
+        victim.chmod(0o666)
+        server.settimeout(0)
+        yield Outside(Path(name), server)
+
+
+def processes(sandbox: Sandbox) -> list[str]:
+    """All processes of a sandbox but its launcher; forks have its command line."""
+    launcher = str(sandbox._running().process.pid)
+    line = Path(f"/proc/{launcher}/cmdline").read_bytes()
+    return [pid for pid in with_command_line(line) if pid != launcher]
+
+
+def with_command_line(line: bytes) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            if (path / "cmdline").read_bytes() == line:
+                found.append(path.name)
+    return found

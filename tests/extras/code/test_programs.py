@@ -64,7 +64,6 @@ def test_what_a_question_requires() -> None:
 )
 def test_all_these_hold_the_same_function(text: str) -> None:
     found = source_in(text, HEAD)
-    assert found is not None
     assert tree_of(found) is not None
     # What the question gives is in front.
     assert (lines(found)[0], lines(found)[-1]) == ("import math", BODY)
@@ -100,14 +99,12 @@ def test_a_program_begins_with_the_first_line_from_which_all_in_front_of_it_pars
     text: str, first: str
 ) -> None:
     found = program(text, PROSE)
-    assert found is not None
     assert lines(found.attempted)[0] == first
 
 
 def test_the_longest_part_that_parses_is_kept() -> None:
     whole = "def add(a, b):\n    c = a + b\n    return c"
     found = program(f"{whole}\n\nThis is how it works (more or less", PROSE)
-    assert found is not None
     assert lines(found.source) == whole.split("\n")
     assert not found.whole
     assert 0.5 < found.share < 1
@@ -125,12 +122,9 @@ def test_the_longest_part_that_parses_is_kept() -> None:
 )
 def test_positions_lead_back_to_the_text(text: str) -> None:
     found = program(text, HEAD)
-    assert found is not None
     tree = tree_of(found.source)
-    assert tree is not None
     value = tree.body[-1].body[-1].value  # type: ignore[attr-defined]
     start = found.position(value.lineno, value.col_offset)
-    assert start is not None
     assert text[start:].startswith("math.pi")
     assert found.position(1) is None or found.given == 0
 

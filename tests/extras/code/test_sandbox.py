@@ -19,7 +19,7 @@ from s3dlm.extras.code.sandbox.confine import MECHANISMS
 from s3dlm.extras.code.sandbox.runner import PROTECTIONS, UNSAFE
 from s3dlm.extras.code.sandbox.values import decode, encode, equal_values
 from tests.extras.code import needs_sandbox
-from tests.extras.code.test_hostile import processes, with_command_line
+from tests.extras.code.hostile import processes, with_command_line
 
 # Nothing here takes long; a busy machine may.
 PATIENT = SandboxLimits(seconds=60)
@@ -193,7 +193,6 @@ def test_nothing_outlives_a_parent_that_is_killed(sandbox: Sandbox) -> None:
         "s.evaluate('while True: pass', ['1'])\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
     launcher = Path(f"/proc/{parent.stdout.readline().strip()}")
     line = (launcher / "cmdline").read_bytes()
     until(lambda: len(with_command_line(line)) >= 3)  # launcher, supervisor and confined process

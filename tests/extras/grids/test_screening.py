@@ -42,15 +42,11 @@ def value(canvas: Canvas, step: int) -> float:
     return sum(p * value(c, step + 1) for c, p in children_of(canvas, places, reveal.count))
 
 
-class Looks(Verifier):
-    """A verifier of whole texts that also reads partial ones."""
+class Exact(Verifier):
+    """Knows the value function: log h / λ, which lies in [0, 1] as f does."""
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         return Score(reward(canvas_of(text)))
-
-
-class Exact(Looks):
-    """Knows the value function: log h / λ, which lies in [0, 1] as f does."""
 
     def score_partial(self, prompt: str, text: str) -> Score:
         canvas = canvas_of(text)
@@ -60,31 +56,11 @@ class Exact(Looks):
         return Score(min(max(total, 0.0), 1.0))
 
 
-class Rough(Looks):
-    """Likes what is wrong: ones instead of twos."""
-
-    def score_partial(self, prompt: str, text: str) -> Score:
-        return Score(text.count("1") / LENGTH)
-
-
-def screened(runs: int, verifier: object, screen: int) -> list[dict[Canvas, float]]:
-    """The text of each of many searches of one particle."""
-    options = {"rounds": 0, "lam": LAM, "look_aheads": 1, "screen": screen}
-    return survivors("mend", runs, verifier, **options)
-
-
 def test_screening_by_the_exact_value_samples_the_tilted_target_by_itself() -> None:
-    runs = screened(1000, Exact(), 64)
+    options = {"rounds": 0, "lam": LAM, "look_aheads": 1, "screen": 64}
+    runs = survivors("mend", 1000, Exact(), **options)
     exact, base = tilted_distribution(LAM), base_distribution()
     rewards = np.array([mean_reward(run) for run in runs])
     target = sum(reward(x) * p for x, p in exact.items())
     assert abs(rewards.mean() - target) < 4 * rewards.std() / math.sqrt(len(runs)) + 4e-3
     assert total_variation(runs, exact) < 0.13 < total_variation(runs, base)
-
-
-def test_screening_goes_where_the_partial_score_leads() -> None:
-    led, free = (
-        np.mean([text.count(1) for run in screened(300, Rough(), k) for text in run])
-        for k in (8, 0)
-    )
-    assert led > free + 0.3

@@ -7,51 +7,38 @@ import math
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain, repeat
+from pathlib import Path
 
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 import s3dlm.extras.judges.endpoint as judging
 from s3dlm.errors import SettingsError, VerifierError
 from s3dlm.extras.judges import learned
 from s3dlm.extras.judges.endpoint import EndpointJudge
-from s3dlm.extras.judges.learned import LearnedVerifier
 from s3dlm.verifier import as_verifier
 from s3dlm.verifier.base import takes_many
 from s3dlm.verifier.calibration import sigmoid
+from tests.models.checkpoints import write_tokenizer
 
 PROMPTS = ["What is 3 + 4?", "How many?", "What is 3 + 4?"]
 TEXTS = ["3 + 4 = 7\nso 7", "a very long answer that goes on and on and on", "8"]
 NONE = [None, None, None]
 
 
-def tokenizer():
-    """One token per byte."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {letter: at for at, letter in enumerate(alphabet)} | {"<pad>": len(alphabet)}
-    made = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    made.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), pre_tokenizers.Split("", "isolated")]
-    )  # fmt: skip
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", eos_token="<pad>"
-    )
-
-
 def saved(folder, kind, labels=1):
     """A small random Llama of some kind, as a folder."""
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        vocab_size=257, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=512, num_labels=labels, pad_token_id=256,
+        vocab_size=260, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, max_position_embeddings=512, num_labels=labels, pad_token_id=257,
         initializer_range=0.5,
     )  # fmt: skip
     model = getattr(transformers, f"Llama{kind}")(config)
     model.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
+    write_tokenizer(Path(folder), None)
     return str(folder)
 
 
@@ -80,14 +67,11 @@ def test_each_is_chosen_by_name_and_a_batch_equals_one_by_one(folders, kind):
         assert alone.total == pytest.approx(score.total, abs=1e-5)
         assert alone.parts == pytest.approx(score.parts, abs=1e-4)
         assert alone.spans == score.spans
+        if kind == "reward":
+            assert score.total == pytest.approx(sigmoid(score.parts["reward"]))
     assert as_verifier(f"{kind}:{folders[kind]}") is verifier  # loaded once
     for empty in ("", "<|endoftext|>" * 3):
         assert 0.0 <= verifier.score("q", empty).total <= 1.0
-
-
-def test_a_reward_is_a_probability_by_the_sigmoid(folders):
-    score = as_verifier(f"reward:{folders['reward']}").score("q", "text")
-    assert score.total == pytest.approx(1 / (1 + math.exp(-score.parts["reward"])))
 
 
 @pytest.mark.parametrize(
@@ -97,7 +81,7 @@ def test_likelihood_is_the_mean_log_probability_of_the_text_alone(
     folders, monkeypatch, prompt, text, read, first
 ):
     """Of a long text that of its end counts."""
-    verifier = LearnedVerifier.load("likelihood", folders["likelihood"])
+    verifier = learned.load(f"likelihood:{folders['likelihood']}")
     monkeypatch.setattr("s3dlm.extras.judges.learned.MAX_TOKENS", max(len(read), 4))
     ids = torch.tensor([verifier.ids(read)])
     logp = torch.log_softmax(verifier.model(ids).logits[0], dim=-1)
@@ -108,7 +92,7 @@ def test_likelihood_is_the_mean_log_probability_of_the_text_alone(
 
 
 def test_a_process_reward_model_scores_steps_and_doubts_the_bad_ones(folders, monkeypatch):
-    verifier = LearnedVerifier.load("prm", folders["prm"])
+    verifier = learned.load(f"prm:{folders['prm']}")
     text = "\n  3 + 4 = 7\n\nso 8\nand that is it\n"
     margins = iter([2.0, -1.0, 0.5])
     monkeypatch.setattr(learned, "_margin", lambda labels: next(margins))

@@ -11,7 +11,7 @@ import pytest
 
 from s3dlm.diffusion.blocks import reveals
 from s3dlm.engine import generate
-from s3dlm.errors import SettingsError, TemperatureWarning
+from s3dlm.errors import TemperatureWarning
 from s3dlm.extras.published import trees
 from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE, Score, Verifier
@@ -330,8 +330,3 @@ def test_walks_of_vgb_without_chance_all_have_their_ways() -> None:
     result = generate(TOY, "toy", settings=settings, verifier=Partial())
     assert len(result.survivors) == 3
     assert all(str(MASK) not in one.text for one in result.survivors)
-
-
-def test_vgb_needs_a_verifier_of_partial_texts() -> None:
-    with pytest.raises(SettingsError, match="verifier 'score' reads none"):
-        sample("vgb", 0)

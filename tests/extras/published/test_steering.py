@@ -39,9 +39,13 @@ def weighted_reward(particles: list[Canvas], log_weight: np.ndarray) -> float:
     return float(np.dot([reward(x) for x in particles], weight) / weight.sum())
 
 
-def effective(log_weight: np.ndarray) -> float:
+def drawn(log_weight: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+    """A multinomial draw, if the effective sample size is below half."""
     weight = np.exp(log_weight - log_weight.max())
-    return float(weight.sum() ** 2 / (weight**2).sum())
+    count = log_weight.size
+    if weight.sum() ** 2 / (weight**2).sum() >= 0.5 * count:
+        return None
+    return rng.choice(count, size=count, p=weight / weight.sum())
 
 
 def literal_fk(potential: str, count: int, rng: np.random.Generator) -> float:
@@ -60,9 +64,7 @@ def literal_fk(potential: str, count: int, rng: np.random.Generator) -> float:
             summary: Callable[[list[float]], float] = max if potential == "max" else sum
             gain = np.array([LAM * summary(past) for past in history])
         paid, log_weight = paid + gain, log_weight + gain
-        if effective(log_weight) < 0.5 * count:
-            weight = np.exp(log_weight - log_weight.max())
-            chosen = rng.choice(count, size=count, p=weight / weight.sum())
+        if (chosen := drawn(log_weight, rng)) is not None:
             particles = [particles[i] for i in chosen]
             history = [list(history[i]) for i in chosen]
             paid, log_weight = paid[chosen], np.zeros(count)
@@ -92,9 +94,7 @@ def literal_self_rewarding(count: int, block_length: int, rng: np.random.Generat
         particles, gained = [child for child, _ in children], np.array([g for _, g in children])
         log_weight, total = log_weight + gained, total + gained
         ends = index == len(schedule) - 1 or schedule[index + 1].start != reveal.start
-        if ends and effective(log_weight) < 0.5 * count:
-            weight = np.exp(log_weight - log_weight.max())
-            chosen = rng.choice(count, size=count, p=weight / weight.sum())
+        if ends and (chosen := drawn(log_weight, rng)) is not None:
             particles = [particles[i] for i in chosen]
             log_weight, total = np.zeros(count), total[chosen]
     return reward(particles[int(total.argmax())])

@@ -117,23 +117,15 @@ def test_adapters_are_merged_before_and_a_search_is_the_same_in_a_batch(tmp_path
 
 
 @torchao
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [({"quantize": "int3"}, "int8"), ({"quantize": "int4", "dtype": "float32"}, "bfloat16")],
-)
-def test_what_cannot_be_done_is_said(given: dict[str, str], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        load("tiny", **given)  # type: ignore[arg-type]
-
-
-def test_without_torchao(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torchao", None)
-    with pytest.raises(SettingsError, match=r"s3dlm\[quantize\]"):
-        load("tiny", quantize="int8")
-
-
-@torchao
-def test_models_that_are_not_native(tmp_path: Path) -> None:
+def test_what_cannot_be_done_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     masked_lm("bert", tmp_path)
-    with pytest.raises(SettingsError, match="quantize='int8' is for native models"):
-        load(str(tmp_path), quantize="int8")
+
+    def refused(name: str, words: str, **given: str) -> None:
+        with pytest.raises(SettingsError, match=words):
+            load(name, **given)  # type: ignore[arg-type]
+
+    refused("tiny", "int8", quantize="int3")
+    refused("tiny", "bfloat16", quantize="int4", dtype="float32")
+    refused(str(tmp_path), "quantize='int8' is for native models", quantize="int8")
+    monkeypatch.setitem(sys.modules, "torchao", None)
+    refused("tiny", r"s3dlm\[quantize\]", quantize="int8")

@@ -64,10 +64,6 @@ class CodeVerifier(Verifier):
         self._outcomes = lru_cache(PROGRAMS_KEPT)(self._run)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
-        """One text."""
-        return self._score(prompt, text, confidence)
-
-    def _score(self, prompt: str, text: str, confidence: float | None) -> Score:
         """The weighted mean of the parts there are, and where the text looks wrong."""
         findings, runnable = read_program(prompt, text)
         if examples(prompt):
@@ -91,8 +87,7 @@ class CodeVerifier(Verifier):
 
     def score_batch(self, prompts: Texts, texts: Texts, confidences: Confidences) -> list[Score]:
         """Many texts at once, so that no other search waits until their programs have ended."""
-        rows = zip(prompts, texts, confidences, strict=True)
-        return [self._score(*row) for row in rows]
+        return super().score_batch(prompts, texts, confidences)
 
     def _examples(self, prompt: str, text: str, runnable: Program | None) -> Finding:
         """The share of the prompt's examples that come out right, and the lines that raised."""

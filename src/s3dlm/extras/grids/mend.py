@@ -8,10 +8,9 @@ may be screened: many are drawn from one prediction, read as far as they are kno
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -130,10 +129,7 @@ class Mend(Revise):
                 "lam above 0, or leave screen out"
             )
 
-    def answer(self, run: Run) -> Coroutine[Any, Any, Outcome]:
-        return self._mend(run)
-
-    async def _mend(self, run: Run) -> Outcome:
+    async def answer(self, run: Run) -> Outcome:
         """One look first, if it decides how to go on."""
         if self.repeats and (self.remask_below < 1 or self.threshold_scale):
             start = run.process.start(1, run.rng)
@@ -142,7 +138,7 @@ class Mend(Revise):
             if confidence >= self.remask_below and self.budget is not None:
                 return await rounds(run, self, partial(restarted, run), self.budget)
             if self.threshold_scale:
-                process = MaskedDiffusion.in_run(run.process)
+                process = MaskedDiffusion.in_run(run)
                 least = {"reveal_threshold": min(1.0, self.threshold_scale * confidence)}
                 run.process = replace(process, decoding=process.decoding.model_copy(update=least))
         return await self._moves(run)

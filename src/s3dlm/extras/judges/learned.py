@@ -27,12 +27,6 @@ AUTO_CLASSES = {
 _STEP = re.compile(r"[^\n]*\S[^\n]*")
 
 
-def load(name: str) -> LearnedVerifier:
-    """The learned verifier of a name `KIND:MODEL`."""
-    kind, _, model = name.partition(":")
-    return LearnedVerifier.load(kind, model)
-
-
 class LearnedVerifier(Verifier):
     """A transformers model as a verifier; texts of similar length share a batch.
 
@@ -55,53 +49,6 @@ class LearnedVerifier(Verifier):
             tokenizer.pad_token = tokenizer.eos_token
         if getattr(model.config, "pad_token_id", None) is None:
             model.config.pad_token_id = tokenizer.pad_token_id
-
-    @classmethod
-    def load(cls, kind: str, name: str) -> LearnedVerifier:
-        """A verifier around a model of the hub, a folder, or a GGUF file (`FOLDER/FILE.gguf`).
-
-        Code from the hub is never run.
-        """
-        import transformers
-
-        path, _, place = name.partition("+")
-        extra: dict[str, Any] = {}
-        if name.endswith(".gguf"):
-            path, extra = str(Path(name).parent), {"gguf_file": Path(name).name}
-        # models/ is reached by name, because a verifier needs none of it otherwise.
-        from s3dlm.models.lora import read_adapter
-
-        adapter = read_adapter(place) if place else None
-        for head in ("score.weight", "classifier.weight"):
-            if adapter is not None and head in adapter.whole:
-                extra["num_labels"] = len(adapter.whole[head])
-        try:
-            auto_class = getattr(transformers, AUTO_CLASSES[kind])
-            # A pickle runs code when it is opened; a GGUF file is none.
-            model, found = auto_class.from_pretrained(
-                path, output_loading_info=True,
-                use_safetensors=None if "gguf_file" in extra else True, **extra,
-            )  # fmt: skip
-            extra.pop("num_labels", None)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(path, **extra)
-        except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
-            reason = str(error).strip().split("\n")[0][:300]
-            raise VerifierError(
-                f"the verifier model {name!r} cannot be loaded as {AUTO_CLASSES[kind]}: {reason}; "
-                "give the name of such a model on the hub or its folder, with weights in safetensors "
-                "(convert pickles with safetensors.torch.save_file), or a GGUF file (which needs "
-                "the packages gguf and accelerate)"
-            ) from error
-        missing = set(found["missing_keys"]) - set(adapter.whole if adapter else ())
-        if kind != "likelihood" and missing:  # transformers would score by random weights
-            raise VerifierError(
-                f"the verifier model {name!r} has no weights for {min(missing)}, so its scores would be "
-                f"random; {kind}:MODEL needs a model that was trained with such a head, and "
-                f"{kind}:MODEL+ADAPTER one here or in the adapter"
-            )
-        if adapter is not None:
-            adapter.merge(dict(model.named_parameters()))
-        return cls(kind, name, model, tokenizer)
 
     def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
         return self.score_batch([prompt], [text], [confidence])[0]
@@ -185,6 +132,54 @@ class LearnedVerifier(Verifier):
         device = next(self.model.parameters()).device
         with torch.inference_mode():
             return self.model(ids.to(device), attention_mask=mask.to(device)).logits.float().cpu()
+
+
+def load(given: str) -> LearnedVerifier:
+    """The verifier of a name `KIND:MODEL`: a model of the hub, a folder, or a GGUF file (`FOLDER/FILE.gguf`).
+
+    Code from the hub is never run.
+    """
+    import transformers
+
+    kind, _, name = given.partition(":")
+    path, _, place = name.partition("+")
+    extra: dict[str, Any] = {}
+    if name.endswith(".gguf"):
+        path, extra = str(Path(name).parent), {"gguf_file": Path(name).name}
+    # models/ is reached by name, because a verifier needs none of it otherwise.
+    from s3dlm.models.lora import read_adapter
+
+    adapter = read_adapter(place) if place else None
+    for head in ("score.weight", "classifier.weight"):
+        if adapter is not None and head in adapter.whole:
+            extra["num_labels"] = len(adapter.whole[head])
+    try:
+        auto_class = getattr(transformers, AUTO_CLASSES[kind])
+        # A pickle runs code when it is opened; a GGUF file is none.
+        model, found = auto_class.from_pretrained(
+            path, output_loading_info=True,
+            use_safetensors=None if "gguf_file" in extra else True, **extra,
+        )  # fmt: skip
+        extra.pop("num_labels", None)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, **extra)
+    except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
+        reason = str(error).strip().split("\n")[0][:300]
+        raise VerifierError(
+            f"the verifier model {name!r} cannot be loaded as {AUTO_CLASSES[kind]}: {reason}; "
+            "give the name of such a model on the hub or its folder, with weights in safetensors "
+            "(convert pickles with safetensors.torch.save_file), or a GGUF file (which needs "
+            "the packages gguf and accelerate)"
+        ) from error
+    missing = set(found["missing_keys"]) - set(adapter.whole if adapter else ())
+    if kind != "likelihood" and missing:  # transformers would score by random weights
+        raise VerifierError(
+            f"the verifier model {name!r} has no weights for {min(missing)}, so its scores would be "
+            f"random; {kind}:MODEL needs a model that was trained with such a head, and "
+            f"{kind}:MODEL+ADAPTER one here or in the adapter"
+        )
+    if adapter is not None:
+        adapter.merge(dict(model.named_parameters()))
+    return LearnedVerifier(kind, name, model, tokenizer)
 
 
 def _margin(labels: list[float]) -> float:

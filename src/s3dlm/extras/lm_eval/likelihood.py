@@ -51,7 +51,10 @@ def log_likelihood(
         )
     if not answer:
         return 0.0
-    masks = _masks(prompt, answer, samples, seed)
+    # From a random stream of the item's own, so that a value depends on nothing else.
+    digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
+    rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
+    masks = stratified_masks(len(answer), samples, rng)
     canvases = np.where(masks, model.denoiser.mask_id, np.asarray(answer))
     rows, place = np.unique(canvases, axis=0, return_inverse=True)
     asked = np.broadcast_to(np.asarray(answer)[:, None], (*rows.shape, 1))
@@ -60,13 +63,6 @@ def log_likelihood(
     logp = prediction.asked_logp[place.reshape(-1), :, 0]  # given all that is not masked
     sums = np.where(masks, logp, 0.0).sum(axis=1)
     return float((sums * len(answer) / masks.sum(axis=1)).mean())
-
-
-def _masks(prompt: Sequence[int], answer: Sequence[int], samples: int, seed: int) -> Masks:
-    """From a random stream of the item's own, so that a value depends on nothing else."""
-    digest = hashlib.sha256(repr((list(prompt), list(answer))).encode()).digest()
-    rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
-    return stratified_masks(len(answer), samples, rng)
 
 
 def is_greedy(model: Model, prompt: Sequence[int], answer: Sequence[int]) -> bool:
@@ -98,5 +94,8 @@ def _rows(
             f"{denoiser.context}; shorten the prompt"
         )
     masked, uniforms = canvas == denoiser.mask_id, np.zeros((*canvas.shape, 1))
-    block = (0, canvas.shape[1], uniforms, 0.0, False, False)  # all of it open, nothing sampled
-    return Rows(np.asarray(prompt, np.int64), canvas, masked, *block, label, asked=asked)
+    start = np.zeros(len(canvas), np.int64)
+    return Rows(
+        np.asarray(prompt, np.int64), canvas, masked, start, start + canvas.shape[1], uniforms, 0.0,
+        look_ahead=False, statistics=False, label=label, asked=asked,
+    )  # fmt: skip

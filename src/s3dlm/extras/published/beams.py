@@ -14,22 +14,11 @@ import numpy as np
 from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
 from s3dlm.extras.published.whole import WholeDraws
-from s3dlm.search.expand import occurrence
+from s3dlm.search.expand import grown, occurrence
 from s3dlm.search.method import Ending, Method, Verified
 from s3dlm.search.options import Size, more, setting
-from s3dlm.search.particles import (
-    Canvas,
-    CanvasPredictions,
-    Floats,
-    Ints,
-    Looked,
-    Particles,
-    Predict,
-    Survivors,
-    distinct,
-)
+from s3dlm.search.particles import Particles, Predict, Survivors, distinct
 from s3dlm.search.run import Run
-from s3dlm.search.score import Scores
 
 if TYPE_CHECKING:
     from s3dlm.diffusion.decoding import Decoding
@@ -40,33 +29,6 @@ FIRST_NARROWING, LAST_NARROWING, PAUSE = 0.1, 0.6, 4  # when a block may narrow 
 UNSURE, REMASKED = 6, 2  # of the least sure tokens of a copy, how many are re-masked
 
 
-def masked_process(run: Run) -> MaskedDiffusion:
-    """The run's process, which must be masked diffusion."""
-    return MaskedDiffusion.in_run(run.process)
-
-
-def at(run: Run) -> int:
-    """The step of the schedule; what was re-masked goes on at the pace of its end."""
-    return min(run.steps, run.process.steps - 1)
-
-
-def grown(run: Run, particles: Particles, parent: Ints, draw: Ints | None = None) -> Canvas:
-    """A child of each of these parents by one denoising step; finished ones copy themselves."""
-    canvas, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
-    (open_,) = np.nonzero(prediction.row >= 0)
-    if open_.size:
-        draw = (occurrence(prediction.row) if draw is None else draw)[open_]
-        some, predicted = canvas.take(open_), prediction.take(open_)
-        canvas.put(open_, run.process.expand(some, predicted, draw, at(run), run.rng))
-    return canvas
-
-
-async def score_looks(run: Run, canvas: Canvas, prediction: CanvasPredictions) -> Scores:
-    """What the verifier says of the look-aheads."""
-    clean = next(run.process.look_aheads(canvas, prediction))
-    return await run.scorer.score(clean, f"step {run.steps + 1}")
-
-
 async def ask(run: Run, rows: Rows) -> Prediction:
     """The model's prediction of rows that are no canvases of the search itself."""
     cost = len(rows.canvas) * run.process.passes
@@ -74,32 +36,6 @@ async def ask(run: Run, rows: Rows) -> Prediction:
     value = await Predict(rows)
     run.pay(cost, cost)
     return value
-
-
-def accept(
-    run: Run, canvas: Canvas, prediction: CanvasPredictions, parent: Ints, index: Ints,
-    scores: Scores | None = None, weight: Floats | None = None,
-) -> Particles:  # fmt: skip
-    """The population after a step that a method made in its own way.
-
-    Args:
-        run: The search.
-        canvas: The children.
-        prediction: What the model predicts for them, as `Run.forward` returned it.
-        parent: The particle of each; −1: none.
-        index: Which of them survive.
-        scores: Of their look-aheads, if they were verified.
-        weight: Their log-weights; equal by default.
-    """
-    count = len(canvas.tokens)
-    scores = Scores.missing(count) if scores is None else scores
-    weight = np.zeros(count) if weight is None else weight
-    looked = Looked(prediction, next(run.process.look_aheads(canvas, prediction)), scores)
-    survivors = Survivors(index, weight[index], resampled=index.size != count)
-    run.tell(canvas, parent, looked, weight, survivors)
-    kept = run.populate(canvas.take(index), looked.take(index))
-    run.particles = replace(kept, log_weight=weight[index])
-    return run.particles
 
 
 class Prism(Method):
@@ -127,7 +63,7 @@ class Prism(Method):
         return 3 * self.size
 
     async def search(self, run: Run) -> Particles:
-        process, size = masked_process(run), self.size
+        process, size = MaskedDiffusion.in_run(run), self.size
         least = max(1, size // 4)
         in_block = -(-process.steps // len(process.blocks.all(process.schedule[-1].stop)))
         first, last = int(FIRST_NARROWING * in_block), int(LAST_NARROWING * in_block)
@@ -135,28 +71,29 @@ class Prism(Method):
         particles = await run.begin(size)
         while True:
             parent = np.arange(len(particles))
-            canvas = grown(run, particles, parent)
-            prediction = (await run.forward(canvas, at(run), logical=parent.size)).prediction
-            before, blocks = blocks, process.progress(canvas, at(run)).blocks
+            canvas = grown(process, particles, parent, run.steps, run.rng)
+            children = run.children(particles, canvas, parent)
+            ahead = await run.predict(children)
+            before, blocks = blocks, process.progress(canvas, run.steps).blocks
             step = step + 1 if blocks == before else 0
             width = max(least, math.ceil(size * DECAY ** -(step - first)))
             narrows = allowed <= step < last and parent.size > width
             done = not process.is_open(canvas).any()
-            scores = await score_looks(run, canvas, prediction) if narrows or done else None
-            if not narrows or scores is None:
-                particles = accept(run, canvas, prediction, parent, parent, scores)
+            looked = await run.verify(ahead, wanted=narrows or done)
+            if not narrows:
+                particles = run.keep(children, looked)
                 if done:
                     return particles
                 continue
-            clean = next(process.look_aheads(canvas, prediction))
-            texts = ["".join(process.reader.read(tokens).split()) for tokens in clean.tokens]
+            texts = ["".join(process.reader.read(tokens).split()) for tokens in looked.clean.tokens]
             # The best of different texts; if there are fewer, then also further copies.
-            order = np.argsort(-scores.total, kind="stable").tolist()
+            order = np.argsort(-looked.score, kind="stable").tolist()
             best_of = {texts[row]: row for row in reversed(order)}
             order.sort(key=lambda row: best_of[texts[row]] != row)
             best = np.array(order[: max(1, least // 2)])
             copies = np.sort(np.arange(width) % best.size)
-            particles = accept(run, canvas, prediction, parent, best[copies], scores)
+            survivors = Survivors(best[copies], np.zeros(width), resampled=True)
+            particles = run.keep(children, looked, survivors=survivors)
             where = np.zeros(particles.canvas.tokens.shape, dtype=np.bool_)
             for row in np.flatnonzero(occurrence(copies)):
                 (known,) = np.nonzero(particles.canvas.logp[row])
@@ -165,7 +102,7 @@ class Prism(Method):
                 ]
                 where[row, run.rng.permutation(unsure)[:REMASKED]] = True
             _, canvas = process.remask(particles.canvas, where, run.rng)
-            prediction = (await run.forward(canvas, at(run), logical=width)).prediction
+            prediction = (await run.forward(canvas, run.steps, logical=width)).prediction
             particles = run.particles = replace(particles, canvas=canvas, prediction=prediction)
             allowed = step + PAUSE
 
@@ -198,7 +135,7 @@ class OrderToken(Method):
 
     async def search(self, run: Run) -> Particles:
         beams = self.size
-        run.process = process = WholeDraws.of(masked_process(run), draws=beams * beams)
+        run.process = process = WholeDraws.of(MaskedDiffusion.in_run(run), draws=beams * beams)
         particles = await run.begin(1)
         blocks, begins = 0, True
         while process.is_open(particles.canvas).any():
@@ -206,7 +143,8 @@ class OrderToken(Method):
             parent = np.repeat(np.arange(open_.size), np.where(open_, beams if begins else 1, 1))
             before, prediction = particles.canvas.take(parent), particles.prediction.take(parent)
             draw = occurrence(prediction.row)
-            canvas, weight = grown(run, particles, parent, draw), particles.log_weight[parent]
+            canvas = grown(process, particles, parent, run.steps, run.rng)
+            weight = particles.log_weight[parent]
             if begins:
                 score = np.zeros(parent.size)
                 (drawn,) = np.nonzero(prediction.row >= 0)
@@ -220,9 +158,9 @@ class OrderToken(Method):
                 weight = weight + score if self.adds_up else score
                 best = np.argsort(-weight, kind="stable")[:beams]
                 canvas, parent, weight = canvas.take(best), parent[best], weight[best]
-            prediction = (await run.forward(canvas, at(run), logical=parent.size)).prediction
-            everyone = np.arange(parent.size)
-            particles = accept(run, canvas, prediction, parent, everyone, weight=weight)
-            before_blocks, blocks = blocks, process.progress(canvas, at(run) - 1).blocks
+            ahead = await run.forward(canvas, run.steps, logical=parent.size)
+            looked = await run.verify(ahead, wanted=False)
+            particles = run.keep(run.children(particles, canvas, parent), looked, weight)
+            before_blocks, blocks = blocks, process.progress(canvas, run.steps - 1).blocks
             begins = blocks > before_blocks
         return particles

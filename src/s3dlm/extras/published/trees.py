@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from s3dlm.diffusion.blocks import Blocks, Reveal
+from s3dlm.diffusion.masked import MaskedDiffusion
 from s3dlm.errors import SettingsError
-from s3dlm.extras.published.beams import accept, at, masked_process, score_looks
 from s3dlm.extras.published.whole import WholeDraws
 from s3dlm.search.expand import occurrence
 from s3dlm.search.method import Ending, Method
 from s3dlm.search.options import Size, setting
-from s3dlm.search.particles import Canvas, CanvasPredictions, Looked, Particles
+from s3dlm.search.particles import Ahead, Canvas, CanvasPredictions, Looked, Particles
 from s3dlm.search.run import Run
 from s3dlm.search.score import Scores
 
@@ -78,7 +78,7 @@ class UnMaskFork(Method):
         return 3 * self.size
 
     async def search(self, run: Run) -> Particles:
-        own = masked_process(run)
+        own = MaskedDiffusion.in_run(run)
         length = own.start(1, run.rng).tokens.shape[1]
         pace = [Reveal(0, length, max(reveal.count for reveal in own.schedule))]
         whole = Blocks(length) if not own.blocks.causal else own.blocks
@@ -93,7 +93,7 @@ class UnMaskFork(Method):
         run.process = process = replace(process, decoding=decodings[FORK_POLICIES.index("margin")])
         known: dict[bytes, CanvasPredictions] = {}  # all is deterministic: a pass serves for ever
         no_draw = np.zeros(1, dtype=np.int64)
-        texts, scores = list[Canvas](), list[Scores]()
+        texts = list[Canvas]()
 
         async def decode(canvas: Canvas, action: WholeDraws, left: int) -> Canvas:
             """Until at most so many positions are masked."""
@@ -102,7 +102,7 @@ class UnMaskFork(Method):
                 if key in known:
                     run.pay(0, process.passes)
                 else:
-                    known[key] = (await run.forward(canvas, at(run), logical=1)).prediction
+                    known[key] = (await run.forward(canvas, run.steps, logical=1)).prediction
                 if not texts:  # without a text, there is at least this look-ahead
                     clean = next(process.look_aheads(canvas, known[key]))
                     run.populate(canvas, Looked(known[key], clean, Scores.missing(1)))
@@ -123,14 +123,13 @@ class UnMaskFork(Method):
                 node.forks.append(Fork(canvas, node.depth + 1))
                 path.append(node.forks[-1])
             texts.append(await decode(path[-1].canvas, actions[0], 0))
-            finished = CanvasPredictions(None, np.full(len(texts), -1))
-            scores.append(await score_looks(run, texts[-1], finished.take(no_draw)))
+            finished, found = CanvasPredictions(None, np.full(len(texts), -1)), Canvas.join(texts)
+            looked = await run.verify(Ahead(finished, process.look_aheads(found, finished)))
             for fork in path:
-                fork.visits, fork.value = fork.visits + 1, fork.value + float(scores[-1].total[0])
-            parent, everyone = np.append(np.arange(len(texts) - 1), -1), np.arange(len(texts))
-            particles = accept(
-                run, Canvas.join(texts), finished, parent, everyone, Scores.join(scores)
-            )
+                fork.visits, fork.value = fork.visits + 1, fork.value + float(looked.score[-1])
+            assert run.particles is not None
+            parent = np.append(np.arange(len(texts) - 1), -1)
+            particles = run.keep(run.children(run.particles, found, parent), looked)
         return particles
 
 
@@ -174,7 +173,7 @@ class Vgb(Method):
                 f"method='vgb' walks by the score of partial texts, and verifier {name!r} reads none; "
                 "choose verifier='checker', or give yours a method `score_partial`"
             )
-        if masked_process(run).blocks.causal:
+        if MaskedDiffusion.in_run(run).blocks.causal:
             raise SettingsError(
                 "method='vgb' reveals and masks anywhere in a text, and this model is block-causal: it "
                 "fills one block after the other; choose another method, or a model that reads in both "
@@ -183,7 +182,7 @@ class Vgb(Method):
 
     async def search(self, run: Run) -> Particles:
         size, rng = self.size, run.rng
-        run.process = process = WholeDraws.of(masked_process(run), draws=TOKENS * size)
+        run.process = process = WholeDraws.of(MaskedDiffusion.in_run(run), draws=TOKENS * size)
         particles = await run.begin(size)
         blanks = int((particles.canvas.tokens[0] == process.mask_id).sum())
         enough = run.scorer.verifier.satisfied_at
@@ -214,13 +213,11 @@ class Vgb(Method):
                 place = int(np.searchsorted(share, rng.random() * share[-1], side="right"))
                 chosen.append(here[min(place, len(here) - 1)][1])
             canvas = Canvas.join(chosen)
-            prediction = (await run.forward(canvas, at(run), logical=size)).prediction
-            full = ~process.is_open(canvas)
-            scores = await score_looks(run, canvas, prediction) if full.any() else None
-            if scores is not None:
-                last = move + 1 >= MOVES_PER_POSITION * blanks
-                ended |= full & (last or enough is None or scores.total >= enough)
-            particles = accept(run, canvas, prediction, everyone, everyone, scores)
+            children, full = run.children(particles, canvas, everyone), ~process.is_open(canvas)
+            looked = await run.verify(await run.predict(children), wanted=bool(full.any()))
+            last = move + 1 >= MOVES_PER_POSITION * blanks
+            ended |= full & (last or enough is None or looked.score >= enough)
+            particles = run.keep(children, looked)
             if ended.all():
                 break
         return particles

@@ -44,7 +44,7 @@ class Hex(BestOfK):
         places: Ints | None = None,
     ) -> Outcome:  # fmt: skip
         """The trajectories are shared out over block lengths, which are searched one after the other."""
-        processes = by_block_lengths(MaskedDiffusion.in_run(run.process))
+        processes = by_block_lengths(MaskedDiffusion.in_run(run))
         shares = [len(range(first, self.size, len(processes))) for first in range(len(processes))]
         most = None if limit is None else max(1, limit // run.process.passes)
         shares = [share for share in shares if share][:most]
