@@ -184,9 +184,9 @@ def print_table(
     from rich.text import Text
 
     if left and (width := Console().width) < ROOM_FOR_COLUMNS:
-        for name, *cells in rows:
-            under = textwrap.fill("; ".join(filter(None, cells)), width - 2)
-            typer.echo(f"{name}\n{textwrap.indent(under, '  ')}".translate(CONTROLS))
+        for row in rows:
+            under = textwrap.fill("; ".join(filter(None, row[1:])), width - 2)
+            typer.echo(f"{row[0]}\n{textwrap.indent(under, '  ')}".translate(CONTROLS))
         say(note)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
