@@ -68,4 +68,6 @@ def test_the_notebook_shows_what_its_cells_do() -> None:
     assert greedy["text"] == ["greedy: 83\n"]
     assert "93" in "".join(result["data"]["text/html"])
     drawn = "".join(cells[2]["outputs"][0]["data"]["text/html"])
-    assert all(part in drawn for part in ("<circle", "<line", "survives", "dies"))
+    assert all(
+        part in drawn for part in ("<circle", "<line", "score 0.5 or less", "does not survive")
+    )

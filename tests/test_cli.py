@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -166,6 +167,17 @@ def test_a_mistake_is_one_clear_line(run: Run, arguments: str, words: list[str])
     (line,) = [one for one in err.splitlines() if not one.startswith("loading model")]
     assert line.startswith("s3dlm: ")
     assert all(word in line for word in words), err
+
+
+def test_a_list_in_a_narrow_terminal_has_every_word_of_the_wide_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = re.findall(r"\w+", run("list", "models")[1].partition("\n")[2])
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = run("list", "models")[1].splitlines()
+    assert re.findall(r"\w+", "\n".join(lines)) == wide
+    assert all(len(line) <= 40 for line in lines if line.startswith(" "))
 
 
 def test_no_question_and_one_that_no_task_has_are_answered_with_some_that_can_be_asked(

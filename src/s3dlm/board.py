@@ -30,7 +30,7 @@ MOST_ROWS = 12
 NARROW = 60  # columns; below, a row has no room for more than its text and score
 STEPS_PER_SECOND = 8.0  # that an eye can follow
 REMASKED = 6  # so many steps a picture of what a round takes back stays
-PACED = 96  # so many steps are shown at a pace; the rest of a long search as it runs
+PACED = 64  # so many steps are shown at a pace; the rest of a long search as it runs
 
 Piece = Callable[[int], str | None]  # None: not yet known
 Shown = Sequence[tuple[int, np.ndarray]]  # canvases by number, with what was taken back of each

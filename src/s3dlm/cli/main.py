@@ -66,7 +66,7 @@ for _name, _command in _COMMANDS.items():
 Listed = tuple[object, tuple[list[str], list[list[str]]]]  # as JSON, and as a table
 NOTES = {
     "methods": "N particles, b children of each, T steps, B blocks, L tokens; K = N·b samples.",
-    "models": "A folder or any hub id of these families works, too. All were checked with random weights, and "
+    "models": "A folder or any hub id of these families works as well. All were checked with random weights, and "
     "never run with the published ones: docs/models.md.",
 }
 

@@ -166,6 +166,9 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(text, err=err)
 
 
+ROOM_FOR_COLUMNS = 60  # in a narrower terminal what a list says stands under each name
+
+
 def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
@@ -180,6 +183,12 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
+    if left and (width := Console().width) < ROOM_FOR_COLUMNS:
+        for row in rows:
+            under = textwrap.fill("; ".join(filter(None, row[1:])), width - 2)
+            typer.echo(f"{row[0]}\n{textwrap.indent(under, '  ')}".translate(CONTROLS))
+        say(note)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(columns[0], no_wrap=True)
     for column in columns[1:]:
