@@ -119,18 +119,14 @@ def _with_braced_fracs(text: str) -> str:
     return "".join(parts)
 
 
-def countdown_expression(text: str) -> str:
-    """Box ≻ whole text, LaTeX operators mapped, `= value` cut off."""
-    content = boxed_or_everything(text) or text
-    for latex, sign in expressions.LATEX_SIGNS.items():
-        content = content.replace(latex, sign)
-    equation = _EQUATION.search(content)
-    return equation[1].strip() if equation else content
-
-
 def countdown_right(text: str, numbers: list[int], target: float) -> bool:
-    """Every number of the pool exactly once, and the value within 1e-5 of the target."""
-    expression = countdown_expression(text)
+    """Every number of the pool exactly once, and the value within 1e-5 of the target: of a box or else
+    the whole text, LaTeX operators mapped, `= value` cut off."""
+    expression = boxed_or_everything(text) or text
+    for latex, sign in expressions.LATEX_SIGNS.items():
+        expression = expression.replace(latex, sign)
+    if equation := _EQUATION.search(expression):
+        expression = equation[1].strip()
     used = re.findall(r"[0-9]+", expression)
     if len(used) != len(numbers) or any(len(numeral) > 18 for numeral in used):
         return False
@@ -147,14 +143,8 @@ def puzzle_digits(question: str, size: int = 16) -> str | None:
     return match[0] if match else None
 
 
-def sudoku_cells(text: str, size: int = 16) -> str:
-    """The digits d1 takes for the solution, padded with 0 or cut to the grid's size; "" when none."""
-    solution = "".join(_sudoku_text(text, size).split())
-    return solution[:size].ljust(size, "0") if solution else ""
-
-
 def _sudoku_text(text: str, size: int) -> str:
-    """The first of five places that holds anything."""
+    """What d1 takes for the solution: the first of five places that holds anything."""
     opened = text.find("<answer>")
     if opened >= 0:
         fenced = re.search(r"```\s*+([0-9][0-9\s]*+)```", text[opened:])
@@ -178,9 +168,9 @@ def _until_end(text: str, *, need_end: bool) -> str:
 
 
 def sudoku_share(text: str, solution: str, puzzle: str) -> float:
-    """The share of originally empty cells that are right."""
+    """The share of originally empty cells that are right; what is missing counts as 0."""
     empty = [i for i, digit in enumerate(puzzle) if digit == "0"]
-    cells = sudoku_cells(text, len(puzzle))
+    cells = "".join(_sudoku_text(text, len(puzzle)).split())
     if not cells or not empty or len(solution) < len(puzzle):
         return 0.0
-    return sum(cells[i] == solution[i] for i in empty) / len(empty)
+    return sum(cells[i : i + 1] == solution[i] for i in empty) / len(empty)

@@ -35,7 +35,7 @@ class MathVerify:
     def __init__(self, seconds: float = ANSWER_SECONDS) -> None:
         self.process: subprocess.Popen[str] | None = None
         self._seconds = seconds
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         # The child dies with the thread that started it, so that must not be a caller's thread.
         self._thread = ThreadPoolExecutor(1, "math-verify")
 
@@ -48,13 +48,8 @@ class MathVerify:
                 self._start()
             reply = self._ask([gold, answer])
             if reply is None:
-                self._close()
+                self.close()
             return reply is True
-
-    def close(self) -> None:
-        """End the child process, if there is one; the next question starts another."""
-        with self._lock:
-            self._close()
 
     def _start(self) -> None:
         script = str(Path(__file__).with_name("math_worker.py"))
@@ -69,7 +64,7 @@ class MathVerify:
             encoding="utf-8",
         ).result()
         if self.next_line(START_SECONDS) != "ready":
-            self._close()
+            self.close()
 
     def _ask(self, question: list[str]) -> object:
         """True or False; None when the child does not answer in time or is gone."""
@@ -92,16 +87,18 @@ class MathVerify:
             return None
         return json.loads(line) if line else None
 
-    def _close(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self._thread.shutdown()
-            for pipe in (self.process.stdin, self.process.stdout):
-                with contextlib.suppress(OSError, ValueError):
-                    if pipe is not None:
-                        pipe.close()
-        self.process = None
+    def close(self) -> None:
+        """End the child process, if there is one; the next question starts another."""
+        with self._lock:
+            if self.process is not None:
+                self.process.kill()
+                self.process.wait()
+                self._thread.shutdown()
+                for pipe in (self.process.stdin, self.process.stdout):
+                    with contextlib.suppress(OSError, ValueError):
+                        if pipe is not None:
+                            pipe.close()
+            self.process = None
 
 
 @lru_cache(maxsize=1)
