@@ -191,7 +191,7 @@ class Forward:
         if sampling.filtered:
             allowed = restrict(shifted.logits, temperature, sampling.top_k, sampling.top_p)
             drawn = shift(allowed, 1.0 if temperature else 0.0, self.cache_rows)
-        uniforms = together(lambda p: p.in_block(p.request.uniforms).astype(np.float32))
+        uniforms = together(lambda place: place.of_request("uniforms").astype(np.float32))
         tokens = drawn.sample(uniforms)
         reported = drawn if sampling.tempered else shifted
         read |= {"draws": tokens, "draws_logp": reported.logp(tokens)}
@@ -201,7 +201,7 @@ class Forward:
             waiting = torch.tensor([sampling.deferred], device=self.device)
             read["deferred"] = reported.logp(waiting.expand(len(tokens), -1)).exp().sum(1)
         if request.asked is not None:
-            asked = together(lambda place: place.in_block(place.request.asked))  # type: ignore[arg-type]
+            asked = together(lambda place: place.of_request("asked"))
             read["asked_logp"] = shifted.logp(asked)
         if self.expected:
             read["vectors"] = self.denoiser.expected(reported.logits.softmax(-1)).float()

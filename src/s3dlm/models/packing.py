@@ -145,8 +145,9 @@ class Place:
         parts = (self.canvas[at], self.block[at], self.feature[at])
         return Place(self.request, self.result, *parts, self.temperature)
 
-    def in_block(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Of values (rows, block, any) those of these positions."""
+    def of_request(self, name: str) -> NDArray[Any]:
+        """Of a field of the request, (rows, block, any), what belongs to these positions."""
+        values: NDArray[Any] = getattr(self.request, name)
         return values.reshape(-1, values.shape[2])[self.block]
 
     def limited(self) -> tuple[Ints, NDArray[np.int32]]:

@@ -129,8 +129,11 @@ class Transformer(nn.Module, Denoiser):
         length = tokens.shape[1]
         tokens, keys = whole_vectors(tokens, keys)
         rows, padded = tokens.shape
-        if wanted is not None:  # on CPU of whole vectors of rows, too, the first one again
-            wanted = None if padded > length else F.pad(wanted, (0, -len(wanted) % LENGTH_MULTIPLE))
+        if (
+            wanted is not None
+        ):  # whole vectors of them, too; the first position stands for what is missing
+            missing = -len(wanted) % LENGTH_MULTIPLE
+            wanted = F.pad(wanted, (0, missing)) if padded == length and len(wanted) else None
         rope, mask = self.rope(padded, tokens.device, past), self.mask(keys, padded, past, opening)
         x = self.embedding(tokens.reshape(-1))
         masks = [mask] * len(self.blocks)
