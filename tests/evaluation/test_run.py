@@ -91,8 +91,8 @@ def test_killed_at_random_moments_and_resumed_it_is_the_same_run(
 def test_the_same_command_is_byte_equal_apart_from_clocks_and_a_plan_may_grow(
     whole: tuple[str, Path], tmp_path: Path
 ) -> None:
-    task, folder = whole
     """Also in other batches."""
+    task, folder = whole
     for name, begun, size in (
         ("again", None, 8),
         ("grown", small_plan(task, LABELS[:1], (0,), 5), 1),
