@@ -49,6 +49,17 @@ def test_grids() -> None:
     ) in README
 
 
+def test_searches_against_bare_passes() -> None:
+    """The short page of performance says what `make bench` measured."""
+    page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    figures = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    for each in figures["figures"]:
+        if each["name"].startswith("s3 / bare forwards"):
+            words = f"{each['median']:.2f} times as long"
+            assert words in page
+            assert f"({each['low']:.2f}–{each['high']:.2f}" in page
+
+
 def test_tiny_recommends_what_tuning_found() -> None:
     recommended = defaults_of("tiny")
     for method, chosen in json.loads(CHOSEN.read_text(encoding="utf-8")).items():

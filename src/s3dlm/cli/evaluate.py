@@ -91,13 +91,9 @@ def eval_command(
         raise SettingsError("two files of --prompts have the same name; rename one")
     loadings = [options.loading(load, device=device, prompts=file) for file in files]
     loadings = loadings or [options.loading(load, device=device)]
-    if dry_run:
-        _print_cost(planned, model, task, limit, as_json)
-        return
-    for folder, loading in zip(folders, loadings, strict=True):
-        _run(planned, model, task, which, loading, folder, workers, ray,
-             batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
-    _report(folders, as_json, out)
+    runs = dict(zip(folders, loadings, strict=True))
+    _carry_out(planned, model, task, which, runs, workers, ray, dry_run, as_json, out,
+               batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
 
 
 def reproduce(
@@ -155,12 +151,9 @@ def reproduce(
     folder = out or Path("runs") / f"reproduce-{model.strip('/').replace('/', '-')}"
     limit = limit or chosen.problems
     task = task or [name for name in defaults_of(model).tasks if name not in chosen.left_out]
-    if dry_run:
-        _print_cost(planned, model, task, limit, as_json)
-        return
-    _run(planned, model, task, {"data": data, "limit": limit}, loading, folder, workers, ray,
-         batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
-    _report([folder], as_json, folder)
+    which = {"data": data, "limit": limit}
+    _carry_out(planned, model, task, which, {folder: loading}, workers, ray, dry_run, as_json, folder,
+               batch_size=batch_size, retry_failed=retry_failed)  # fmt: skip
 
 
 def _check(
@@ -189,42 +182,47 @@ def _check(
 Planned = Callable[[Any, Mapping[str, Any]], "Plan"]
 
 
-def _planned(planned: Planned, model: str, task: options.Repeated) -> tuple[list[str], Plan]:
-    """The tasks, and the plan as far as it is known before the model is loaded; mistakes are reported here."""
+def _carry_out(
+    planned: Planned, model: str, task: options.Repeated, which: Mapping[str, Any],
+    runs: Mapping[Path, Mapping[str, Any]], workers: int | None, ray: str | None, dry_run: bool,
+    as_json: bool, out: Path, **how: Any,
+) -> None:  # fmt: skip
+    """Print what a plan costs; or run it, once for each folder with its way to load the model, and report."""
     from s3dlm import tasks
+    from s3dlm.evaluation import cost
     from s3dlm.models.folder import defaults_of
     from s3dlm.models.registry import check_model_name
     from s3dlm.verifier import check_verifier
 
+    # As far as a plan is known before the model is loaded: mistakes are told first.
     names = options.split(task) or list(defaults_of(model).tasks)
     plan = planned(model, dict.fromkeys(names))
     check_model_name(model)
     for condition in plan.conditions:
         if (judge := condition.value("verifier")) is not None:
             check_verifier(tasks.get(condition.task).verifier, judge)
-    return names, plan
-
-
-def _print_cost(
-    planned: Planned, model: str, task: options.Repeated, limit: int | None, as_json: bool
-) -> None:
-    from s3dlm.evaluation import cost
-
-    _, plan = _planned(planned, model, task)
-    found = cost.estimate(model, plan.conditions, limit, len(plan.seeds))
-    plain = json.dumps(dataclasses.asdict(found)) if as_json else "\n".join(found.lines())
-    typer.echo(plain)
+    if dry_run:
+        found = cost.estimate(model, plan.conditions, which["limit"], len(plan.seeds))
+        plain = json.dumps(dataclasses.asdict(found)) if as_json else "\n".join(found.lines())
+        typer.echo(plain)
+        return
+    for folder, loading in runs.items():
+        _run(planned, model, names, which, loading, folder, workers, ray, **how)
+    try:
+        print_report([*runs], as_json, out=out)
+    except MissingExtraError as error:  # it can be made later
+        named = " ".join(map(str, runs))
+        typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)
 
 
 def _run(
-    planned: Planned, model: str, task: options.Repeated, which: Mapping[str, Any],
+    planned: Planned, model: str, names: Sequence[str], which: Mapping[str, Any],
     loading: Mapping[str, Any], folder: Path, workers: int | None, ray: str | None, **how: Any,
 ) -> None:  # fmt: skip
     """Run a plan on a model, in one process or several, or on a cluster."""
     from s3dlm.evaluation.plan import load_problems
     from s3dlm.models.folder import defaults_of
 
-    names, _ = _planned(planned, model, task)
     style = defaults_of(model).prompt_style
     problems, runner = load_problems(names, style, **which), None
     if ray is None:
@@ -249,12 +247,3 @@ def _run(
     except KeyboardInterrupt:
         typer.echo(f"the same command resumes {folder}", err=True)
         raise
-
-
-def _report(folders: Sequence[Path], as_json: bool, out: Path) -> None:
-    """The report of a run, or of one per file of prompts; without the extra it can be made later."""
-    try:
-        print_report(folders, as_json, out=out)
-    except MissingExtraError as error:
-        named = " ".join(map(str, folders))
-        typer.echo(f"no report: {error}; then: s3dlm report {named} --out {out}", err=True)
