@@ -11,11 +11,23 @@ import pytest
 
 import s3dlm
 from s3dlm.search.methods import METHODS, find_method
+from s3dlm.server import streaming
 from s3dlm.settings import Settings, has
 from s3dlm.trace import TraceEncoder
 from s3dlm.verifier.base import Score, Verifier
 from tests.fakes import COUNTDOWN, events_of, fake_model
-from tests.server.live import ASK, PUZZLE, QUESTION, SMALL, Live, alone, serving
+from tests.server.live import (
+    ASK,
+    PUZZLE,
+    QUESTION,
+    SMALL,
+    Live,
+    alone,
+    held_model,
+    patient,
+    raw_post,
+    serving,
+)
 
 LONG = {"gen_length": 60, "steps": 15, "block_length": 20}
 SHORT = {"gen_length": 24, "steps": 6, "block_length": 8}  # certain text comes block by block
@@ -274,6 +286,27 @@ def test_a_chat_that_sends_its_text_at_the_end_is_never_silent(live: Live) -> No
     plain, comments = told(include_reasoning=False)
     assert comments == steps
     assert not any("reasoning_content" in each for each in plain)
+
+
+def test_a_stream_that_waits_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the queue as during a step."""
+    monkeypatch.setattr(streaming, "SILENT_SECONDS", 0.01)
+    model, gate = held_model()
+    asked = ("/v1/chat/completions", {**ASK, "stream": True})
+    with (
+        serving(model, limits=patient(running=1)) as live,
+        raw_post(live, asked[0], **asked[1]) as runs,
+        raw_post(live, asked[0], **asked[1]) as waits,
+    ):
+        told = {runs: b"", waits: b""}
+        for sign in (b": waiting", b"[DONE]"):
+            for client in told:
+                while sign not in told[client]:
+                    more = client.recv(65536)
+                    assert more, told[client]
+                    told[client] += more
+            gate.set()
+    assert all(text.startswith(b"HTTP/1.1 200") for text in told.values())
 
 
 def test_what_cannot_be_sent_is_an_error_of_the_stream() -> None:

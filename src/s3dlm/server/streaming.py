@@ -28,6 +28,8 @@ from s3dlm.server.reporting import ApiError, as_api_error, log
 from s3dlm.server.scheduler import Scheduler, Started, Ticket
 
 Work = TypeVar("Work")
+EVENTS = "text/event-stream"
+SILENT_SECONDS = 15.0
 BROKEN = "\ufffd"  # half of a character, whose other half is in a later token
 
 
@@ -98,14 +100,35 @@ async def unless_disconnected(request: Request, watch: Watch, work: Awaitable[Wo
             task.cancel()
 
 
+async def never_silent(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Server-sent events, and a comment, which clients skip, whenever nothing came for a while: in the queue, or
+    during a long step. Proxies give up a connection that is silent for a minute."""
+    following = asyncio.ensure_future(anext(pieces))
+    try:
+        while True:
+            done, _ = await asyncio.wait((following,), timeout=SILENT_SECONDS)
+            if not done:
+                yield ": waiting\n\n"
+                continue
+            try:
+                piece = following.result()
+            except StopAsyncIteration:
+                return
+            yield piece
+            following = asyncio.ensure_future(anext(pieces))
+    finally:
+        following.cancel()
+
+
 async def streamed(
     request: Request,
     watch: Watch,
     pieces: AsyncIterator[str],
     failure: Callable[[ApiError], str],
-    media_type: str = "text/event-stream",
+    media_type: str = EVENTS,
 ) -> Response:
     """Send pieces as they come. Errors before the first are plain responses, later ones events."""
+    pieces = never_silent(pieces) if media_type == EVENTS else pieces
     first = await unless_disconnected(request, watch, anext(pieces))
 
     async def body() -> AsyncIterator[str]:
