@@ -12,6 +12,7 @@ from mypy import api
 
 import s3dlm
 from s3dlm.cli import main
+from s3dlm.diffusion.decoding import overlaid
 from s3dlm.models.base import Defaults
 from s3dlm.search.methods import METHODS
 from s3dlm.search.revise import Revise
@@ -64,6 +65,20 @@ def test_of_a_models_recommendations_those_count_that_the_method_has() -> None:
     assert Settings.recommended(defaults, "baseline") == Settings("baseline", seed=7)
     assert Settings.recommended(defaults, "s3", lam=5.0) == Settings("s3", lam=5, seed=7, budget=64)
     assert Settings.recommended(defaults, "s3_paper").search.budget == 64  # a preset is its method
+
+
+@pytest.mark.parametrize(
+    ("given", "block_length"),
+    [
+        ({"gen_length": 96}, 32),  # the one below divides it
+        ({"gen_length": 81}, 81),  # it does not: one block
+        ({"gen_length": 81, "block_length": 16}, 16),
+        ({"block_length": 16}, 16),
+    ],
+)
+def test_a_block_length_that_was_given_is_never_overwritten(given: Any, block_length: int) -> None:
+    below = {"gen_length": 64, "block_length": 32}
+    assert overlaid(below, given) == {**below, **given, "block_length": block_length}
 
 
 def test_settings_are_frozen_and_travel() -> None:
