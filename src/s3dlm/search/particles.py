@@ -184,8 +184,8 @@ class Process(Protocol):
         """One child of each canvas, from the given draws of its prediction."""
 
     def look_aheads(self, canvas: Canvas, prediction: CanvasPredictions) -> Iterator[CleanText]:
-        """The likeliest clean text of each canvas, then others of each, drawn from the same prediction;
-        they are made when they are asked for."""
+        """The likeliest clean text of each canvas, then others drawn from the same prediction, in portions of
+        one or several of each; they are made when they are asked for."""
 
     def greedy(self) -> Process:
         """The same denoising, deterministic."""

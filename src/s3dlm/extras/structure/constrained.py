@@ -66,13 +66,14 @@ class ConstrainedDiffusion(MaskedDiffusion):
         return Canvas(tokens, logp)
 
     def look_aheads(self, canvas: Canvas, prediction: CanvasPredictions) -> Iterator[CleanText]:
-        opened = np.flatnonzero(self.is_open(canvas)).tolist()
         for clean in MaskedDiffusion.look_aheads(self, canvas, prediction):
-            tokens, logp = canvas.tokens.copy(), clean.logp.copy()
+            each = len(clean.tokens) // len(canvas.tokens)  # texts of every canvas
+            tokens, logp = np.tile(canvas.tokens, (each, 1)), clean.logp.copy()
             counted = np.ones(tokens.shape, np.bool_)
+            opened = np.flatnonzero(np.tile(self.is_open(canvas), each)).tolist()
             with self.structure:
                 for row in opened:
-                    text = self._text(canvas.tokens[row])
+                    text = self._text(tokens[row])
                     predicted = tuple(clean.tokens[row, len(text) :].tolist())
                     whole, taken = self.structure.completed(text, predicted)
                     self._write(tokens, row, (*whole, self.structure.end))
