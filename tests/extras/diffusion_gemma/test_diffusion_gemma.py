@@ -194,8 +194,8 @@ def test_children_inherit_what_conditions_them_and_the_memo_knows_it() -> None:
     copied.tokens[1] = copied.tokens[0]
     assert [key == first for key in Canvas.keys(copied)] == [True, False, True]
     (found,) = forward([process.ask(copied, 1, rng)])
-    np.testing.assert_array_equal(found.top_logp[0], found.top_logp[2])
-    assert not np.allclose(found.top_logp[0], found.top_logp[1])
+    np.testing.assert_allclose(found.top_logp[0], found.top_logp[2], atol=1e-5)
+    assert not np.allclose(found.top_logp[0], found.top_logp[1], atol=1e-4)
 
 
 def test_a_row_of_a_batch_is_the_single_run_but_for_rounding_and_the_prefix_is_read_once() -> None:
