@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from s3dlm.verifier import Score, Verifier, as_verifier, compose, for_task
-from s3dlm.verifier.base import takes_many
+from s3dlm.verifier.base import MAX_TEXT, score_texts, takes_many
 
 TEXT = "Step 1: 12 + 7 = 20. Then 3 * 4 = 13. Therefore the answer is \\boxed{19}."
 MEMBERS = {name for name in vars(Verifier) if name[0] != "_"}
@@ -82,3 +82,20 @@ def test_spans_are_the_equalities_that_do_not_hold_found_when_someone_asks(
     late = for_task("gsm8k").score(name, "1 + 1 = 3")
     assert asked == []
     assert (list(late.spans), len(late.spans), asked) == ([], 0, ["1 + 1 = 3"])
+
+
+def test_a_partial_text_goes_to_its_own_reader_and_is_cut_like_a_whole_one() -> None:
+    seen = []
+
+    class Both(Verifier):
+        def score(self, prompt: str, text: str, confidence: float | None = None) -> Score:
+            return Score(0.25)
+
+        def score_partial(self, prompt: str, text: str) -> Score:  # type: ignore[override]
+            seen.append((prompt, text))
+            return Score(0.75)
+
+    rows = [("?" + "q" * MAX_TEXT, "!" + "t" * MAX_TEXT, None)]
+    assert [score.total for score in score_texts(Both(), rows, partial=True)] == [0.75]
+    assert seen == [("q" * MAX_TEXT, "t" * MAX_TEXT)]
+    assert [score.total for score in score_texts(Both(), rows)] == [0.25]

@@ -75,3 +75,27 @@ def test_the_papers_rules(task, prompt, text, value):
 def test_checker_uses_the_half_of_a_countdown_question_that_can_be_read(prompt, better, worse):
     low, high = (constraint("countdown", prompt, text, "checker") for text in (worse, better))
     assert 0 < low < high < 1
+
+
+CHOICE = "What is 8 + 15?\nA. 22\nB. 33\nC. 23\nD. 13"
+
+
+@pytest.mark.parametrize(
+    ("task", "prompt", "text", "value"),
+    [
+        ("countdown", GAME, r"\boxed{49 + 55 - 53}", 1.0),
+        ("countdown", GAME, r"\boxed{51 + 0}", 0.1 + 0.6),  # with other numbers
+        ("countdown", GAME, r"\boxed{53 - 49}", 0.25 + 0.1 + 0.2 / 48),  # with a part of them, 47 away
+        ("countdown", GAME, r"\boxed{49 + 53 - 55}", 0.4 + 0.1 + 0.2 / 5),
+        ("countdown", GAME, r"\boxed{49 + 55 - 54}", 0.1 + 0.1 + 0.2 / 2),
+        ("sudoku", f"Sudoku: {PUZZLE}", f"<answer>{SOLVED}</answer>", 1.0),
+        ("sudoku", f"Sudoku: {PUZZLE}", f"<answer>{SOLVED}99</answer>", 0.95),  # of another size
+        ("sudoku", f"Sudoku: {PUZZLE}", f"<answer>{SWAPPED}</answer>", (0.45 + 0.25) * 10 / 12 + 0.25 * 12 / 13 + 0.05),
+        ("sudoku", f"Sudoku: {PUZZLE}", f"<answer>{SOLVED[:8]}</answer>", 0.45 * 4 / 12 + 0.25 * 8 / 12 + 0.25 * 6 / 13),
+        ("choice", CHOICE, "Because 8 + 15 = 23. Therefore the answer is C.", 0.45 + 0.5),
+        ("choice", CHOICE, "Because 8 + 15 = 23. Therefore the answer is A.", 0.45),  # speaks of another
+        ("choice", CHOICE, "Because it is 23 or it is 22. Therefore the answer is C.", 0.45 + 0.2),  # not last
+    ],
+)  # fmt: skip
+def test_the_sharper_rules_of_checker(task, prompt, text, value):
+    assert constraint(task, prompt, text, "checker") == pytest.approx(value)
