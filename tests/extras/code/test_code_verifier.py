@@ -29,6 +29,28 @@ def test_it_is_found_by_its_name() -> None:
     assert for_task("code", "checker") is for_task("code", "paper") is as_verifier("code")
 
 
+@pytest.mark.parametrize(
+    ("question", "parameters", "value"),
+    [
+        (HEAD, "x", 1.0),
+        (HEAD, "y", 0.5),  # as many of another name
+        (HEAD, "x, y=1", 0.5),
+        (HEAD, "*all", 0.5),
+        (HEAD, "", 0.0),
+        (HEAD, "x, y", 0.0),
+        (HEAD, "y, *, z", 0.0),
+        (PROSE, "x", 1.0),
+        (PROSE, "x, y", 0.0),  # the example gives it one
+        ("Write a function `double`.", "x, y", 1.0),  # nothing says how many
+    ],
+)
+def test_a_function_is_judged_by_the_parameters_that_it_takes(
+    verifier: CodeVerifier, question: str, parameters: str, value: float
+) -> None:
+    text = f"def double({parameters}):\n    return 4\n"
+    assert verifier.score(question, text).parts["signature"] == value
+
+
 def test_texts_are_ranked_as_they_should_be(verifier: CodeVerifier) -> None:
     texts = [
         RIGHT,
