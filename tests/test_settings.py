@@ -143,3 +143,17 @@ def test_a_type_checker_finds_wrong_settings(tmp_path: Path) -> None:
     out, _, status = api.run([str(file)])  # with the options of `make check`, whose cache it uses
     assert status == 1
     assert [int(line.split(":")[1]) for line in out.splitlines()[:-1] if "error" in line] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("model_block", "most"),
+    [
+        (None, 4),  # its own steps
+        (4, 12),  # 11 positions: three blocks and one more of two steps, and four first tokens
+        (8, 13),  # 15 positions
+        (32, 25),  # 39 positions
+    ],
+)
+def test_the_most_steps_that_a_model_with_blocks_takes(model_block: int | None, most: int) -> None:
+    decoding = Settings("s3", gen_length=8, steps=4, block_length=4).decoding
+    assert decoding.most_steps(model_block) == most

@@ -67,7 +67,7 @@ TESTS = {
         ("diffusion/grammar.py", "extras/structure"),
         "extras/structure/test_structure fuzz/test_hostile_grammars",
     ),
-    "search": f"{_LOOP} search/test_memo search/test_verify search/test_rounds test_infill",
+    "search": f"{_LOOP} search/test_memo search/test_verify search/test_rounds test_infill golden/test_golden",
     "search/expand.py": f"{_LOOP} laws/test_target",
     "search/method.py": f"test_settings test_messages {_LOOP}",
     "search/options.py": f"test_settings test_messages {_LOOP}",
@@ -82,7 +82,7 @@ TESTS = {
     "extras/code": _CODE,
     "extras/uniform.py": "models/test_uniform",
     "extras/grids": "extras/grids/test_mend extras/grids/test_screening extras/grids/test_moves",
-    "extras/published": "extras/published/test_own_loops extras/published/test_steering search/test_methods search/test_rounds",
+    "extras/published": "extras/published/test_own_loops extras/published/test_steering search/test_methods search/test_rounds golden/test_golden",
 }
 
 # What bounds memory and changes no result: constants, and functions that forget.

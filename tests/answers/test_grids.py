@@ -14,10 +14,12 @@ from s3dlm.answers.grids import (
     free_of_doubles,
     is_solution,
     puzzle_in,
+    read_puzzle,
     satisfied,
     symbols,
     units,
 )
+from s3dlm.errors import PromptError
 
 SOLVED = "1234341221434321"
 PUZZLE = "1000000000000021"
@@ -35,6 +37,32 @@ def together(cell: int) -> set[int]:
         for r, c in itertools.product(range(4), repeat=2)
         if (r == row or c == column or (r // 2, c // 2) == (row // 2, column // 2))
     } - {cell}
+
+
+def test_a_puzzle_is_read_as_people_write_it() -> None:
+    for text in (
+        PUZZLE,
+        "1... .... .... ..21",
+        "1___\n____\n____\n__21",
+        f"Solve {PUZZLE}, please.",
+    ):
+        assert read_puzzle(text, 2) == PUZZLE
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1 5 0 0 / 0 0 0 0", "cannot contain '5'; write 16 cells"),
+        ("100000000000002", "has 15 cells, not 16"),
+        ("1100000000000000", "1 occurs twice in row 1"),
+        ("1000100000000000", "1 occurs twice in column 1"),
+        ("1000010000000000", "1 occurs twice in box 1"),
+        (SOLVED, "has no empty cell"),
+    ],
+)
+def test_a_wrong_puzzle_is_refused_with_its_reason(text: str, said: str) -> None:
+    with pytest.raises(PromptError, match=said):
+        read_puzzle(text, 2)
 
 
 def test_a_unit_is_a_row_a_column_or_a_box() -> None:

@@ -55,6 +55,14 @@ def test_a_budget_is_a_hard_limit_and_there_is_always_an_answer(
         before = step.survivor.size
 
 
+def test_the_first_greedy_answer_is_verified_on_the_way_only_if_a_text_may_be_enough() -> None:
+    never, may = Judge(0.3), Judge(0.3, satisfied_at=1.0)
+    greedy = search(small("baseline", temperature=0.0))[1].nfe
+    for judge in (never, may):  # the budget has no room for a round after it
+        assert search(small("s3", budget=greedy + 1), verifier=judge)[1].nfe == greedy
+    assert len(never.seen) == 1 < len(may.seen)
+
+
 @pytest.mark.parametrize("budget", [3, 5, 8])
 @pytest.mark.parametrize("method", ["hex", "particle_gibbs", "s3"])
 def test_a_budget_holds_with_guidance_too(method: str, budget: int) -> None:

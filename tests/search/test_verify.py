@@ -6,12 +6,15 @@ import threading
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from s3dlm.engine import Batcher, Job, Result, generate_batch, run
+from s3dlm.job import prepare
 from s3dlm.search import score
 from s3dlm.search.step import Step
 from s3dlm.settings import Settings
+from s3dlm.verifier import as_verifier
 from s3dlm.verifier.base import Score, Verifier
 from tests.fakes import fake_model
 
@@ -147,3 +150,12 @@ def test_a_rounding_error_beyond_the_bounds_ends_no_search(given: float, total: 
         gen_length=8, steps=4, block_length=8, verifier=lambda *_: given,
     )  # fmt: skip
     assert result.score == total
+
+
+def test_a_score_satisfies_from_its_threshold_on_and_only_without_a_doubt() -> None:
+    process = prepare(fake_model(), Job("why?")).process
+    totals, spans = np.array([0.74, 0.75, 0.9]), [(), (), ((0, 1),)]
+    scorer = score.Scorer(as_verifier("paper"), "why?", "0", process, satisfied_at=0.75)
+    assert scorer.satisfied(totals, spans).tolist() == [False, True, False]
+    scorer.satisfied_at = None
+    assert not scorer.satisfied(totals, spans).any()

@@ -51,6 +51,14 @@ def test_a_function_is_judged_by_the_parameters_that_it_takes(
     assert verifier.score(question, text).parts["signature"] == value
 
 
+@pytest.mark.parametrize("text", ["    return 2 *", "    if x:", "    return 2 *\n"])
+def test_a_doubt_at_the_end_of_a_line_is_its_last_character(
+    verifier: CodeVerifier, text: str
+) -> None:
+    end = len(text.rstrip())
+    assert [*verifier.score(HEAD, text).spans] == [(end - 1, end)]
+
+
 def test_texts_are_ranked_as_they_should_be(verifier: CodeVerifier) -> None:
     texts = [
         RIGHT,

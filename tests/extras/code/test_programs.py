@@ -159,3 +159,11 @@ def test_odd_texts_are_read_in_bounded_time(text: str) -> None:
     found = source_in(text, HEAD)
     canonical(found or text)
     assert time.process_time() - started < 5
+
+
+def test_the_first_fenced_piece_that_holds_a_header_is_the_code_of_a_question() -> None:
+    question = (
+        'Data:\n```\n1 2 3\n```\nComplete:\n```python\ndef double(x):\n    """Twice."""\n```\n'
+    )
+    assert required(question).name == "double"
+    assert required(question).stub is not None
