@@ -15,7 +15,7 @@ from s3dlm.job import Job, prepare
 from s3dlm.search.methods import METHODS
 from s3dlm.search.particles import Canvas
 from s3dlm.search.remask import REMASKINGS, Remasking, Text, positions
-from s3dlm.search.rounds import MOST_IDLE
+from s3dlm.search.rounds import MOST_IDLE, affordable
 from s3dlm.settings import Settings, has, schema
 from s3dlm.verifier.base import Spans
 from tests.fakes import ADAPTIVE, END, MASK, QUESTION, Judge, fake_model, search, small
@@ -53,6 +53,16 @@ def test_a_budget_is_a_hard_limit_and_there_is_always_an_answer(
         assert step.parent.min() >= -1
         assert begins or step.parent.max() < before
         before = step.survivor.size
+
+
+@pytest.mark.parametrize(
+    ("method", "left", "size"),
+    [("s3", 100, 4), ("s3", 80, 4), ("s3", 79, 3), ("s3", 10, 1), ("s3", 3, 1),
+     ("best_of_k", 80, 8), ("best_of_k", 35, 3), ("best_of_k", 3, 1), ("best_of_k", np.inf, 8)],
+)  # fmt: skip
+def test_a_round_has_as_many_trajectories_as_fit(method: str, left: float, size: int) -> None:
+    searched = Settings(method).search  # eight rows a step, ten passes a trajectory
+    assert affordable(searched, left, price=10).size == size
 
 
 def test_the_first_greedy_answer_is_verified_on_the_way_only_if_a_text_may_be_enough() -> None:

@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 
 import s3dlm
 from s3dlm.cli.main import main
+from s3dlm.diffusion.grammar import Grammar
 from s3dlm.errors import SettingsError
 from s3dlm.job import Job
 from s3dlm.search.methods import METHODS
@@ -63,6 +64,11 @@ class Cat(BaseModel):
 class Person(BaseModel):
     name: str = Field(max_length=8)
     pet: Cat | None = None
+
+
+def test_grammars_of_one_text_are_one_whoever_reads_the_value() -> None:
+    both = {Grammar("json", "{}", read=str), Grammar("json", "{}", read=len)}
+    assert len(both) == 1 < len(both | {Grammar("regex", "{}")})
 
 
 def test_values_come_back_parsed(tiny: s3dlm.Model) -> None:
