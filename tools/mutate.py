@@ -68,7 +68,7 @@ TESTS = {
         "extras/structure/test_structure fuzz/test_hostile_grammars",
     ),
     "search": f"{_LOOP} search/test_memo search/test_verify search/test_rounds test_infill golden/test_golden",
-    "search/expand.py": f"{_LOOP} laws/test_target",
+    "search/expand.py": f"{_LOOP} laws/test_target golden/test_golden",
     "search/method.py": f"test_settings test_messages {_LOOP}",
     "search/options.py": f"test_settings test_messages {_LOOP}",
     "search/remask.py": "search/test_rounds search/test_later_rounds",
