@@ -26,8 +26,6 @@ $(VENV)/ready: $(VENV)/core
 demo: $(VENV)/core
 	@$(BIN)/s3dlm demo
 
-# Two processes with a thread each: on a busy machine, threads that wait for each other crawl.
-test: export OMP_NUM_THREADS ?= 1
 test: check
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
