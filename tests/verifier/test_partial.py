@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from s3dlm.verifier import HOLE, for_task
+from s3dlm.verifier.partial import steps_so_far
 from tools.tiny.problems import arithmetic, chain, choice, countdown, sudoku
 from tools.tiny.problems.base import Problem
 
@@ -150,3 +151,10 @@ def test_both_levels_judge_whole_texts_alike_and_the_paper_reads_no_part() -> No
         assert checker.satisfied_at == solver.satisfied_at
         assert for_task(task, "paper").score_partial is None
     assert for_task("general", "checker").score_partial("x", "2 + 2 = 5.\n").total < 1
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 7, 10, 12, 24, 30, 52, 60, 100, 365, 1000])
+def test_counts_of_clocks_and_calendars_need_no_source(number: int) -> None:
+    question = "Tom rests 5 of them a day. How many is that?"
+    assert steps_so_far(question, f"5 * {number} = {5 * number}. So{HOLE}").total == 1.0
+    assert steps_so_far(question, f"17 * {number} = {17 * number}. So{HOLE}").total < 1.0
