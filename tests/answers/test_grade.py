@@ -200,3 +200,10 @@ def test_a_text_that_runs_on_into_a_next_question_is_read_up_to_there(run_on, an
 )
 def test_what_only_looks_like_a_next_question(text):
     assert grade("gsm8k", text, 18) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("written", "equal"), [("x=5", True), ("x = 5", True), ("xy=5", True), ("xyz=5", False), ("1=x=5", False)]
+)  # fmt: skip
+def test_d1_leaves_out_a_left_side_of_at_most_two_characters(written, equal):
+    assert is_equiv(written, "5") == equal
