@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
 
 from s3dlm.diffusion.blocks import TextReader
+from s3dlm.job import Job, prepare
+from s3dlm.settings import Settings
 from s3dlm.verifier import HOLE
-from tests.fakes import ByteTokenizer
+from tests.fakes import ByteTokenizer, fake_model
 
 MASK, END = 256, 257
 
@@ -73,3 +78,15 @@ def test_a_text_is_complete_with_its_end_or_its_length() -> None:
     assert READER.keeps_given(canvas(b"ab"))
     assert READER.keeps_given(canvas(b"ab", END, MASK))
     assert not READER.keeps_given(canvas(b"ab", MASK))
+
+
+def test_what_stands_behind_a_complete_answer_is_filled_and_never_before() -> None:
+    """The last block of a block-causal model may reach beyond the length that was asked for."""
+    settings = Settings("baseline", gen_length=8, steps=4, block_length=8)
+    process: Any = prepare(fake_model(), Job("why?", settings=settings)).process
+    process = dataclasses.replace(
+        process, reader=dataclasses.replace(process.reader, answer_length=4)
+    )
+    tokens = np.array([[5, 6, 7, 8, *[MASK] * 4], [5, 6, 7, *[MASK] * 5]])
+    process._finish(tokens)
+    assert tokens.tolist() == [[5, 6, 7, 8, *[END] * 4], [5, 6, 7, *[MASK] * 5]]

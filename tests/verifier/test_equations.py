@@ -73,3 +73,8 @@ def test_spans_lie_in_the_text_and_in_order(text):
     spans = wrong_equalities(text)
     assert all(0 <= start < end <= len(text) for start, end in spans)
     assert spans == sorted(spans)
+
+
+def test_only_a_share_multiplies_what_follows_of():
+    assert read("5 boxes of 6 + 4 = 10") == [("6 + 4 = 10", True)]
+    assert read("1/2 of 6 + 4 = 7") == [("1/2 of 6 + 4 = 7", True)]
